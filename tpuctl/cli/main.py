@@ -1,0 +1,30 @@
+"""The console script. Verbs register themselves; errors of our family become one message and an exit code here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tpuctl.base.errors import TpuctlError
+
+app = typer.Typer(
+    name="tpuctl",
+    help="Keep spot TPU slices alive and their training runs going.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def register_all() -> None:
+    """Each verb's module has `register(app)`. The order is that of `--help`."""
+
+
+def main() -> None:
+    register_all()
+    try:
+        app()
+    except TpuctlError as error:
+        print(f"tpuctl: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,1 @@
+"""Wanted slices -> existing slices, in one pass: observe, plan (pure), apply."""

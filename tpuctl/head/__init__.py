@@ -1,0 +1,1 @@
+"""The head VM as seen from outside: model, observe, plan (pure), apply, reach."""

@@ -1,0 +1,1 @@
+"""Wanted runs -> attempts: queue, planner (pure), supervisor, launcher, watchdog, verdict (pure), logs."""

@@ -1,0 +1,99 @@
+"""The cluster spec as a frozen model. spec/yaml.py reads it from text with line numbers; nothing here reads files.
+
+Durations are seconds (`_s` in the names of the code; the YAML keys have no suffix and take `90s`, `2h`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tpuctl.base.ids import ClusterName, PoolName, Zone
+from tpuctl.base.units import Instant
+
+Tier = Literal["spot", "on-demand", "reserved"]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
+
+
+class HeadSpec(Model):
+    zone: Zone
+    machine: str = "e2-standard-4"
+    service_account: str = ""
+    reach: Literal["auto", "direct", "ssh", "iap"] = "auto"
+
+
+class GrantEntry(Model):
+    zone: Zone
+    generation: str  # v2, v3, v4, v5e, v5p, v6e
+    tier: Tier
+    chips: int = Field(gt=0)
+
+
+class GrantSpec(Model):
+    until: Instant | None  # end of that day, UTC; None = no end known
+    entries: tuple[GrantEntry, ...]
+
+
+class NetworkSpec(Model):
+    network: str = "default"
+    subnetwork: str = ""
+    external_ips: bool = True
+    tags: tuple[str, ...] = ()
+
+
+class DetectionSpec(Model):
+    hold_s: float = 25.0  # how long a verdict waits for evidence
+    rejoin_s: float = 90.0  # how long a SUSPECT slice may take to come back
+
+
+class DeadlineSpec(Model):
+    """None = no deadline."""
+
+    queue_s: float | None = None
+    provision_s: float | None = 7200.0
+    boot_s: float | None = 1200.0
+    join_s: float | None = 600.0
+
+
+class EndpointSpec(Model):
+    """Roots; "" = Google's own."""
+
+    tpu: str = ""
+    compute: str = ""
+    secretmanager: str = ""
+    storage: str = ""
+
+
+class PoolSpec(Model):
+    name: PoolName
+    accelerator: str  # as the API calls it: v4-32, v5litepod-16
+    zones: tuple[Zone, ...]  # exactly one until the provisioning work
+    tier: Tier = "spot"
+    runtime: str  # filled with the generation's usual one
+    slices: int = Field(ge=0)
+    deadlines: DeadlineSpec = DeadlineSpec()
+
+    @property
+    def zone(self) -> Zone:
+        return self.zones[0]
+
+
+class ClusterSpec(Model):
+    version: Literal[1] = 1
+    cluster: ClusterName
+    project: str
+    backend: Literal["gcp", "emulator"] = "gcp"
+    head: HeadSpec
+    endpoints: EndpointSpec = EndpointSpec()
+    grant: GrantSpec | None = None  # None: `grant: none`, or absent with the emulator
+    network: NetworkSpec = NetworkSpec()
+    storage: tuple[tuple[str, str], ...] = ()  # (region prefix, URL); at most one entry until the runs work
+    detection: DetectionSpec = DetectionSpec()
+    pools: tuple[PoolSpec, ...]
+
+    def pool(self, name: str) -> PoolSpec | None:
+        return next((pool for pool in self.pools if pool.name == name), None)
