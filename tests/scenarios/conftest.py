@@ -39,7 +39,7 @@ pools:
 
 @dataclass
 class World:
-    """Commands and waiting. Every wait is for an observed fact and has a deadline; its message says what was seen last."""
+    """Commands and waiting. Every wait is for an observed fact and has a deadline."""
 
     home: Path
     spec: Path
