@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def overlaps(lines: list[dict[str, Any]], key: str, owner: str) -> list[str]:
     wrong = []
     for value, owners in _spans(lines, key, owner).items():
         ordered = sorted(owners.items(), key=lambda item: item[1])
-        for (one, (_, end)), (two, (start, _)) in zip(ordered, ordered[1:], strict=False):
+        for (one, (_, end)), (two, (start, _)) in pairwise(ordered):
             if start <= end:
                 wrong.append(f"{value}: {two} began {end - start:.2f} s before the last sign of {one}")
     return wrong

@@ -32,7 +32,7 @@ def lock_chips() -> list[IO[bytes]]:
 
 def write_line(ledger: Path, event: str, step: int) -> None:
     names = ("TPUCTL_RUN", "TPUCTL_RUN_ID", "TPUCTL_ATTEMPT", "TPUCTL_RANK", "TPUCTL_WORLD_SIZE", "TPUCTL_SLICE_ID")
-    line = {name: os.environ.get(name, "") for name in names}
+    line: dict[str, str | int | float] = {name: os.environ.get(name, "") for name in names}
     line |= {
         "chips": os.environ["TPU_DEV_ROOT"],
         "event": event,
