@@ -1,7 +1,7 @@
 """The demo: train on the emulator, lose a slice in mid-run, see it replaced and the run resumed. `make demo` runs it.
 
 It uses tpuctl only as a person would, by its commands, and takes the slice away through the emulator alone: nothing
-tells tpuctl. A second, undisturbed run of the same program follows; both must end with the same parameters, bit for bit.
+tells tpuctl. A second, undisturbed run of the same program follows; both must end with the same bits.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import IO
 
 
 def lock_chips() -> list[IO[bytes]]:
-    held = []
+    held: list[IO[bytes]] = []
     for device in sorted(Path(os.environ["TPU_DEV_ROOT"]).glob("accel*")):
         file = device.open("rb+")
         try:
