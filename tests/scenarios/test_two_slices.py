@@ -32,6 +32,10 @@ def state(world: World, name: str) -> str:
     return str(world.a_run(name)["state"])
 
 
+def wait_for_success(world: World, name: str, timeout_s: float = 90) -> None:
+    world.wait(f"run {name} to succeed", lambda: state(world, name) == "SUCCEEDED", timeout_s)
+
+
 def attempts(world: World, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = world.a_run(name)["attempts"]
     return found
@@ -68,7 +72,7 @@ def test_three_runs_on_two_slices_never_share_a_chip_and_the_third_says_what_it_
     assert "v4-0" in told
     assert "v4-1" in told
     for name in ("one", "two", "three"):
-        world.wait(f"run {name} to succeed", lambda name=name: state(world, name) == "SUCCEEDED")
+        wait_for_success(world, name)
     lines = ledger.read(world.storage / "ledger")
     assert {line["TPUCTL_RUN"] for line in lines} == {"one", "two", "three"}
     assert ledger.chips_used_twice(lines) == []
