@@ -193,11 +193,15 @@ def test_shutdown_from_inside_ends_the_machine() -> None:
 
 def test_notice_turns_preempted_then_ends_the_startup_script() -> None:
     async def story(lab: MachineLab) -> None:
-        script = (
-            'trap \'curl -s --noproxy "*" -H Metadata-Flavor:Google '
-            "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted > $HOME/seen; echo >> $HOME/seen; exit' TERM\n"
-            "echo up > $HOME/up; while :; do sleep 0.02; done"
-        )
+        script = r"""
+ask() {
+  exec 3<>/dev/tcp/${GCE_METADATA_HOST/:/\/}
+  printf 'GET /computeMetadata/v1/instance/%s HTTP/1.0\r\nMetadata-Flavor: Google\r\n\r\n' $1 >&3
+  tail -n 1 <&3
+}
+trap 'ask preempted > $HOME/seen; echo >> $HOME/seen; exit' TERM
+echo up > $HOME/up; while :; do sleep 0.02; done
+"""
         vm = await lab.vm(script, attributes={"shutdown-script": "echo $0 > $HOME/shutdown"})
         await lab.text(vm.directory / "home" / "up")
 

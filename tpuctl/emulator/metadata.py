@@ -23,6 +23,7 @@ ROOT = "/computeMetadata/v1"
 FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 VERBATIM = ("attributes", "guestAttributes")  # below these, keys are the user's own and are never respelled
 MAX_VALUE_BYTES = 262_144
+PROJECT_NUMBER = 100_000_000_001  # of every project here, also in the tpu-env that the state machine writes
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
@@ -31,6 +32,7 @@ class MetadataServer:
 
     def __init__(self, vm: VmDescription, report: Callable[[GuestAttribute], None]) -> None:
         self.port = 0
+        self.waiting = 0  # requests that wait for a change
         self._vm = vm
         self._report = report
         self._preempted = False
@@ -136,15 +138,20 @@ class MetadataServer:
             return etag_of(render(lookup(self.tree(), path), recursive, alt)[0])
 
         last = current() if last_etag is None else last_etag
+        self.waiting += 1
         try:
             async with asyncio.timeout(limit_s):
                 while current() == last:
                     await self._changed.wait()
         except TimeoutError:
             return
+        finally:
+            self.waiting -= 1
 
     async def _put(self, request: web.Request) -> web.Response:
-        if self._vm.attributes.get("enable-guest-attributes", "").upper() != "TRUE":
+        attributes = self._vm.attributes
+        # Cloud TPU switches them on for its machines (host keys arrive through them); an instance's owner has to.
+        if "agent-worker-number" not in attributes and attributes.get("enable-guest-attributes", "").upper() != "TRUE":
             return refusal(403, "Guest attributes endpoint access is disabled.")
         namespace, key = request.match_info["namespace"], request.match_info["key"]
         value = await request.text()
@@ -165,8 +172,8 @@ class MetadataServer:
         return {"access_token": token, "expires_in": 3599, "token_type": "Bearer"}
 
     def tree(self) -> dict[str, Any]:
-        vm, number = self._vm, project_number(self._vm.project)
-        email = f"{number}-compute@developer.gserviceaccount.com"
+        vm = self._vm
+        email = f"{PROJECT_NUMBER}-compute@developer.gserviceaccount.com"
         account = {"aliases": ["default"], "email": email, "scopes": SCOPES}
         return {
             "instance": {
@@ -180,20 +187,15 @@ class MetadataServer:
                 "preempted": "TRUE" if self._preempted else "FALSE",
                 "scheduling": {"preemptible": "TRUE" if vm.preemptible else "FALSE"},
                 "service-accounts": {"default": account, email: account},
-                "zone": f"projects/{number}/zones/{vm.zone}",
+                "zone": f"projects/{PROJECT_NUMBER}/zones/{vm.zone}",
             },
-            "project": {"attributes": {}, "numeric-project-id": number, "project-id": vm.project},
+            "project": {"attributes": {}, "numeric-project-id": PROJECT_NUMBER, "project-id": vm.project},
             "universe": {"universe-domain": "googleapis.com"},
         }
 
 
 def refusal(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=text + "\n", headers=FLAVOR)
-
-
-def project_number(project: str) -> int:
-    """A twelve-digit number that belongs to the project's name alone."""
-    return 100_000_000_000 + int(hashlib.sha256(project.encode()).hexdigest()[:10], 16) % 900_000_000_000
 
 
 def lookup(tree: Mapping[str, Any], path: str) -> Any | None:

@@ -69,7 +69,7 @@ async def until(holds: Callable[[], bool], what: str, *, limit_s: float = 20.0) 
     """Look again until it holds. Raises AssertionError, with what was awaited, when the time is over."""
     try:
         async with asyncio.timeout(limit_s):
-            while not holds():
+            while not holds():  # noqa: ASYNC110  (what is awaited happens in other processes)
                 await asyncio.sleep(LOOK_AGAIN_S)
     except TimeoutError:
         raise AssertionError(f"not within {limit_s} s: {what}") from None

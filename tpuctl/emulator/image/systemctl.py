@@ -180,8 +180,14 @@ class Systemctl:
 
     def reload(self) -> None:
         known = [row[0] for row in self.rows([])]
-        names = [name for name in known if (self.linked / name).exists()]
-        self.ask("reload", [self.definition(name) for name in names])
+        definitions = []
+        for name in known:
+            if (self.linked / name).exists():
+                try:
+                    definitions.append(self.definition(name))
+                except Refusal as refusal:  # as systemd: the others are reloaded, this one stays what it was
+                    print(refusal, file=sys.stderr)
+        self.ask("reload", definitions)
 
     def run(self, verb: str, names: list[str], flags: set[str]) -> int:
         if verb not in ("enable", "link"):
