@@ -12,15 +12,15 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from tpuctl.base import process
 from tpuctl.base.clock import Clock
-from tpuctl.base.errors import BugError
+from tpuctl.base.errors import BugError, TpuctlError
 from tpuctl.base.files import owner_only_directory
 from tpuctl.base.process import ProcessId
 from tpuctl.base.units import Instant
@@ -68,7 +68,6 @@ class _Vm:
     processes: VmProcesses
     state: VmState
     since: Instant
-    ending: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 class ProcessMachines:
@@ -88,7 +87,7 @@ class ProcessMachines:
         self._vms: dict[str, _Vm] = {}
         self._count = 0
         self._order = asyncio.Lock()
-        self._removals: set[asyncio.Task[None]] = set()
+        self._later_tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Take over the root: what an earlier emulator left there is killed and removed, data disks stay."""
@@ -99,10 +98,20 @@ class ProcessMachines:
         (self._root / "disks").mkdir(exist_ok=True)
 
     async def carry_out(self, events: Sequence[VmEvent]) -> None:
-        """Returns when all are done; the loop runs on meanwhile. Raises TpuctlError when a machine cannot be made."""
+        """Returns when all are done; the loop runs on meanwhile.
+
+        A machine that fails does not keep the others from their events: the first error is raised at the end.
+        """
+        failures: list[TpuctlError] = []
         async with self._order:
             for event in events:
-                await self._carry_out(event)
+                try:
+                    await self._carry_out(event)
+                except TpuctlError as error:
+                    logger.warning("%s: %s", type(event).__name__, error)
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def stop(self) -> None:
         """Kill everything; afterwards no process of this root is left."""
@@ -110,9 +119,8 @@ class ProcessMachines:
             for vm in list(self._vms.values()):
                 await self._end(vm)
             self._vms.clear()
-            if self._removals:
-                await asyncio.wait(self._removals)
-            await kill_leftovers(self._root)
+        await asyncio.gather(*self._later_tasks)
+        await kill_leftovers(self._root)
 
     def processes(self) -> tuple[VmStatus, ...]:
         """All machines, in order of their start."""
@@ -197,8 +205,7 @@ class ProcessMachines:
             # Shut down from inside, or its init was killed: either way it is a machine without processes now.
             logger.info("machine %s ended by itself (%s)", name, word)
             self._turn(vm, VmState.DEAD)
-            task = asyncio.create_task(self._finish(vm))
-            vm.ending.append(task)
+            self._later(self._finish(vm))
 
     async def _finish(self, vm: _Vm) -> None:
         async with self._order:
@@ -213,9 +220,7 @@ class ProcessMachines:
     async def _remove(self, vm: _Vm) -> None:
         await self._end(vm)
         del self._vms[vm.description.name]
-        removal = asyncio.create_task(asyncio.to_thread(shutil.rmtree, vm.directory.path))
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
+        self._later(asyncio.to_thread(shutil.rmtree, vm.directory.path))
 
     async def _freeze(self, vm: _Vm) -> None:
         if vm.state is VmState.RUNNING:
@@ -228,6 +233,11 @@ class ProcessMachines:
             vm.metadata.release()
             await vm.processes.ask("thaw", "thawed")
             self._turn(vm, VmState.RUNNING)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._later_tasks.add(task)
+        task.add_done_callback(self._later_tasks.discard)
 
     def _turn(self, vm: _Vm, state: VmState) -> None:
         if vm.state is not state:

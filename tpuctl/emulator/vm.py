@@ -34,6 +34,7 @@ PYTHON_STAND_INS = {
 }
 # -I -S: nothing of the user's, and no site-packages, which would cost each init 1 MB and a stand-in its quickness.
 LEAN_PYTHON = ("-I", "-S", "-c")
+KILL_LIMIT_S = 30.0
 ANSWER_LIMIT_S = 10.0  # init answers within milliseconds; this is for a machine that pages
 
 logger = logging.getLogger(__name__)
@@ -205,13 +206,20 @@ class VmProcesses:
         return tuple(process.tree_of(self.init)) if self.init is not None else ()
 
 
-async def kill_leftovers(directory: Path) -> int:
-    """SIGKILL every process that carries the directory in its environment, and wait until none is left; how many."""
-    killed: set[ProcessId] = set()
-    while left := await asyncio.to_thread(process.processes_with_environment, f"{directory}/"):
-        if fresh := set(left) - killed:
-            logger.info("killing %d processes left in %s", len(fresh), directory)
-        killed.update(left)
-        process.signal_all(left, signal.SIGKILL)
-        await asyncio.sleep(0.01)
-    return len(killed)
+async def kill_leftovers(directory: Path) -> None:
+    """SIGKILL every process that carries the directory in its environment, and wait until none is left.
+
+    Raises TpuctlError when one does not die, as in uninterruptible sleep.
+    """
+    known: set[ProcessId] = set()
+    try:
+        async with asyncio.timeout(KILL_LIMIT_S):
+            while left := await asyncio.to_thread(process.processes_with_environment, f"{directory}/"):
+                if fresh := set(left) - known:
+                    logger.info("killing %d processes left in %s", len(fresh), directory)
+                known.update(left)
+                process.signal_all(left, signal.SIGKILL)
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        pids = ", ".join(str(one.pid) for one in known if process.is_alive(one))
+        raise TpuctlError(f"processes of {directory} survive SIGKILL: {pids}; look at their state in /proc") from None
