@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tpuctl.base import process
-from tpuctl.base.errors import BugError
-from tpuctl.emulator.events import VmFreeze, VmKill, VmNotice, VmReset, VmStop, VmThaw
+from tpuctl.base.errors import BugError, TpuctlError
+from tpuctl.emulator.events import VmDescription, VmFreeze, VmKill, VmNotice, VmReset, VmStart, VmStop, VmThaw
 from tpuctl.emulator.machines import VmState, leftovers
 from tpuctl.testing.machines import MachineLab, machine_lab, until
 
@@ -154,6 +154,7 @@ def test_frozen_machine_can_be_stopped() -> None:
     tell(story)
 
 
+@pytest.mark.scenario
 def test_data_disk_outlives_its_machine_and_mounts_end_with_the_boot() -> None:
     async def story(lab: MachineLab) -> None:
         script = (
@@ -214,6 +215,7 @@ echo up > $HOME/up; while :; do sleep 0.02; done
     tell(story)
 
 
+@pytest.mark.scenario
 def test_image_keeps_the_users_machine_untouched() -> None:
     async def story(lab: MachineLab) -> None:
         vm = await lab.vm(
@@ -244,5 +246,38 @@ def test_events_for_a_machine_that_never_started() -> None:
         await lab.machines.carry_out([VmStop("none"), VmKill("none")])  # a node deleted before its machines were made
         with pytest.raises(BugError, match="'none', which was never started"):
             await lab.machines.carry_out([VmFreeze("none")])
+
+    tell(story)
+
+
+def test_a_machine_that_cannot_be_made_does_not_keep_the_others_from_their_events() -> None:
+    async def story(lab: MachineLab) -> None:
+        not_here = VmDescription("bad", "203.0.113.1", "p", "z", 1, {})
+        await lab.vm("exec sleep 1000", name="old")
+
+        with pytest.raises(TpuctlError, match=r"metadata server of 'bad': cannot serve on 203\.0\.113\.1"):
+            await lab.machines.carry_out([VmStart(not_here), VmStop("old")])
+
+        assert [(status.name, status.state) for status in lab.machines.processes()] == [("bad", VmState.DEAD)]
+        await lab.machines.carry_out([VmStop("bad")])
+        assert lab.machines.processes() == ()
+
+    tell(story)
+
+
+def test_what_an_earlier_emulator_left_in_the_root_is_cleared_and_its_data_disks_are_kept() -> None:
+    async def story(lab: MachineLab) -> None:
+        old = lab.root / "v7" / "home"
+        old.mkdir(parents=True)
+        kept = lab.root / "disks" / "keep"
+        kept.mkdir()
+        orphan = process.spawn(["sleep", "1000"], environment={"HOME": str(old), "PATH": "/usr/bin:/bin"})
+        assert [one.pid for one in leftovers(lab.root)] == [orphan.pid]
+
+        await lab.machines.start()
+
+        assert orphan.wait(timeout=5) == -signal.SIGKILL
+        assert not old.exists()
+        assert kept.is_dir()
 
     tell(story)

@@ -74,6 +74,7 @@ async def story(root: Path, uid: int, prefix: tuple[str, ...] = ()) -> None:
     assert leftovers(root) == []
 
 
+@pytest.mark.scenario
 def test_machines_end_when_the_emulator_is_killed() -> None:
     root = Path(tempfile.mkdtemp(prefix="tpuemu-", dir="/tmp"))
     try:

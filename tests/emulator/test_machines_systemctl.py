@@ -79,6 +79,7 @@ def test_enabled_unit_comes_back_after_a_reset() -> None:
     tell(story)
 
 
+@pytest.mark.scenario
 def test_systemctl_answers_as_scripts_expect() -> None:
     checks = """
 systemctl status x; say status $?
