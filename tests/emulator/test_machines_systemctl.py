@@ -92,7 +92,8 @@ systemctl daemon-reload; say reload $?
 systemctl is-enabled x; say is-enabled $?
 systemctl disable --now x; say disable $?
 systemctl is-enabled x; say disabled $?
-systemctl start none; say unknown $?
+systemctl stop x; systemctl start none x; say unknown $?
+systemctl is-active x; say other $?
 systemctl link /none.service; say link $?
 systemctl frobnicate; say verb $?
 echo end >> $HOME/said
@@ -101,7 +102,7 @@ echo end >> $HOME/said
     async def story(lab: MachineLab) -> None:
         say = "say() { echo $1=$2 >> $HOME/said; }\n"
         vm = await lab.vm(script("exec sleep 1000", then=ENABLE + say + checks))
-        said = dict(line.split("=") for line in (await lab.text(vm.directory / "home" / "said", lines=14)).split()[:-1])
+        said = dict(line.split("=") for line in (await lab.text(vm.directory / "home" / "said", lines=15)).split()[:-1])
         assert said == {
             "status": "0",
             "is-active": "0",
@@ -114,6 +115,7 @@ echo end >> $HOME/said
             "disable": "0",
             "disabled": "1",
             "unknown": "5",
+            "other": "0",
             "link": "1",
             "verb": "1",
         }

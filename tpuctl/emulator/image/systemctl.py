@@ -141,14 +141,26 @@ class Systemctl:
             point(self.linked / names[-1], Path(path))
         return names
 
-    def enable(self, names: list[str], *, now: bool) -> None:
+    def begin(self, verb: str, names: list[str]) -> int:
+        """Each by itself: a unit that cannot be started does not keep the others from it."""
+        status = 0
+        for name in names:
+            try:
+                self.ask(verb, [self.definition(name)])
+            except Refusal as refusal:
+                print(f"systemctl: {refusal}", file=sys.stderr)
+                status = refusal.status
+        return status
+
+    def enable(self, names: list[str], *, now: bool) -> int:
         # A path is linked and enabled in one, as `systemctl enable PATH` does.
         names = [self.link([name])[0] if "/" in name else full(name) for name in names]
         for name in names:
             self.definition(name)
             point(self.enabled / name, self.linked / name)
         if now:
-            self.ask("start", [self.definition(name) for name in names])
+            return self.begin("start", names)
+        return 0
 
     def disable(self, names: list[str], *, now: bool) -> None:
         for name in names:
@@ -194,13 +206,13 @@ class Systemctl:
             names = [full(name) for name in names]
         now, quiet = "--now" in flags, bool(flags & {"-q", "--quiet"})
         if verb in ("start", "restart"):
-            self.ask(verb, [self.definition(name) for name in names])
-        elif verb == "stop":
+            return self.begin(verb, names)
+        if verb == "stop":
             self.ask("stop", names)
         elif verb == "link":
             self.link(names)
         elif verb == "enable":
-            self.enable(names, now=now)
+            return self.enable(names, now=now)
         elif verb == "disable":
             self.disable(names, now=now)
         elif verb == "daemon-reload":
