@@ -13,6 +13,8 @@ from tpuctl.runs.orders import Order, OrderedSlice, RunDocument
 _SCRUBBED = re.compile(
     r"RAY_.*|OMP_NUM_THREADS|TPU_VISIBLE_CHIPS|TPU_.*_BOUNDS|MEGASCALE_.*|TPUCTL_.*|JAX_COORDINATOR_ADDRESS"
 )
+# Always ours: with one slice the program must see none of them.
+_MEGASCALE = ("MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_PORT", "MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ def environment_of(
     kept = {name: value for name, value in own.items() if not _SCRUBBED.fullmatch(name)}
     if kept.get("PYTHONBREAKPOINT", "").startswith("ray."):
         del kept["PYTHONBREAKPOINT"]  # Ray's debugger, which would wait for a client
-    return {**kept, **dict(document.env), **_ours(document, order, place, coordinator)}
+    asked = {name: value for name, value in document.env if name not in _MEGASCALE}
+    return {**kept, **asked, **_ours(document, order, place, coordinator)}
 
 
 def _ours(document: RunDocument, order: Order, place: Place, coordinator: Coordinator) -> dict[str, str]:
@@ -75,10 +78,6 @@ def _ours(document: RunDocument, order: Order, place: Place, coordinator: Coordi
         "TPUCTL_ZONE": place.slice.zone,
     }
     if slices > 1:
-        ours |= {
-            "MEGASCALE_COORDINATOR_ADDRESS": coordinator.address,
-            "MEGASCALE_PORT": str(coordinator.megascale_port),
-            "MEGASCALE_NUM_SLICES": str(slices),
-            "MEGASCALE_SLICE_ID": str(place.slice_id),
-        }
+        values = (coordinator.address, str(coordinator.megascale_port), str(slices), str(place.slice_id))
+        ours |= dict(zip(_MEGASCALE, values, strict=True))
     return ours

@@ -10,7 +10,7 @@ stdin, the lifeline, in lines:
     until SECONDS                                                the lease: a moment of CLOCK_BOOTTIME of this machine
     stop GRACE                                                   SIGTERM to all, SIGKILL after the grace
 
-stdout, in JSON lines: `{"pid"}`, `{"code", "signal"}` when the program itself ended, and last `{"clean", "left", "why"}`.
+stdout, in JSON lines: `{"pid"}`; `{"code", "signal"}` when the program itself ended; last `{"clean", "left", "why"}`.
 
 When the lease is over everything is killed at once. The clock is looked at before anything is read, so a machine that
 was suspended or stopped for too long kills first, whatever renewals wait in the pipe. At end of file (the launcher
