@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,15 +25,6 @@ from tpuctl.testing.web import Asked, Reply, ScriptedServer
 TOKEN = "a-token-of-the-tests-0123456789abcdef"
 PROCESS = Path(__file__).with_name("vm_process.py")
 EPOCH = "t6m8gb"
-
-
-def eventually(holds: Callable[[], Any], limit_s: float, what: str) -> Any:
-    """The first true value of `holds()`; fails after the limit."""
-    deadline = time.monotonic() + limit_s
-    while not (value := holds()):
-        assert time.monotonic() < deadline, f"not within {limit_s}s: {what}"
-        time.sleep(0.05)
-    return value
 
 
 class FakeMetadata:
@@ -175,7 +167,7 @@ class PlainVm:
                 kill_tree(root)
             process.wait()
         while left := processes_with_environment(f"HOME={self.root}\0"):
-            signal_all(left, 9)
+            signal_all(left, signal.SIGKILL)
             time.sleep(0.05)
         self.metadata.server.close()
 
@@ -189,6 +181,15 @@ class Lab:
     agent: FakeAgent
     port: int
     vms: list[PlainVm] = field(default_factory=list)
+
+    def eventually(self, holds: Callable[[], Any], limit_s: float, what: str) -> Any:
+        """The first true value of `holds()`; fails after the limit, with what the daemons wrote."""
+        deadline = time.monotonic() + limit_s
+        while not (value := holds()):
+            logs = "\n".join(f"-- {vm.role} {vm.address}\n{vm.log}" for vm in self.vms if vm.started)
+            assert time.monotonic() < deadline, f"not within {limit_s}s: {what}\n{logs}"
+            time.sleep(0.05)
+        return value
 
     @property
     def head_address(self) -> str:
@@ -204,6 +205,7 @@ class Lab:
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
+    """The agent publishes no Ray until `lab.agent.ray` is set."""
     # Short: Ray puts Unix sockets below it, whose names may have 107 characters.
     root = Path(tempfile.mkdtemp(prefix="tph"))
     net, port = f"127.{88 + os.getpid() % 100}.{os.getpid() // 100 % 250}", free_port()

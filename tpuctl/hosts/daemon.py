@@ -34,7 +34,7 @@ from tpuctl.hosts.wake import Wake
 
 HEAD_CHECK_S = 3.0
 STEP_S = 1.0
-BLOCKED_S = 5.0
+BLOCKED_S = 3.0
 NOTICE_RETRY_S = 0.5
 
 
