@@ -6,8 +6,9 @@ A chip is `accelN` (v2 to v5p images) or a numbered file below `vfio/` (v5e and 
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,16 +79,19 @@ def find_holders(paths: Sequence[Path], vm: VmPlaces) -> tuple[Holder, ...]:
 def _by_descriptor(targets: Mapping[str, Path]) -> dict[int, Path]:
     held = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            links = [os.readlink(descriptor) for descriptor in os.scandir(entry / "fd")]  # noqa: PTH115 (a DirEntry)
-        except OSError:  # gone meanwhile, or another user's
-            continue
-        for link in links:
-            if link in targets:
-                held[int(entry.name)] = targets[link]
+        if entry.name.isdigit():
+            for link in _descriptors(entry / "fd"):
+                if link in targets:
+                    held[int(entry.name)] = targets[link]
     return held
+
+
+def _descriptors(directory: Path) -> Iterator[str]:
+    """What the descriptors point to; nothing for a process that is gone or another user's."""
+    with contextlib.suppress(OSError):
+        for entry in directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                yield str(entry.readlink())
 
 
 def _by_lock(inodes: Mapping[tuple[int, int, int], Path]) -> dict[int, Path]:
