@@ -1,0 +1,5 @@
+"""`python -m tpuctl`: the console script by another name, for children that must run in this very environment."""
+
+from tpuctl.cli.main import main
+
+main()
