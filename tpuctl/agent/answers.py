@@ -3,8 +3,8 @@
     {"error": {"kind": "...", "message": "..."}}   with 400, 401, 404, 409 or 503
 
 Handlers raise the classes below; the middleware alone turns them, aiohttp's own refusals and a handler that takes too
-long into that form. An exception outside our family is a bug: aiohttp logs it and answers 500, and the service lives on,
-because a request of one client must not take the others' agent away.
+long into that form. An exception outside our family is a bug: aiohttp logs it and answers 500, and the service lives
+on, because a request of one client must not take the others' agent away.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ class FleetCalls:
             async with asyncio.timeout(limit_s):
                 result = await self._passes.run("asked for")
         except TimeoutError as error:
-            raise UnavailableError(f"no pass ended within {limit_s:g} s; it goes on without you", kind="timeout") from error
+            raise UnavailableError(
+                f"no pass ended within {limit_s:g} s; it goes on without you", kind="timeout"
+            ) from error
         return web.json_response({"exit": result.exit, "summary": result.summary})
 
     async def begin_down(self, request: web.Request) -> web.StreamResponse:

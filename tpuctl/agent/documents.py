@@ -66,7 +66,9 @@ def status_document(picture: Picture, now: Instant) -> dict[str, Any]:
             "address": picture.address,
             "ray": "up" if isinstance(picture.ray, Known) else "unknown",
         },
-        "last_pass": None if last is None else {"at": last.ended_at.iso(), "exit": last.exit_code, "summary": last.summary},
+        "last_pass": None
+        if last is None
+        else {"at": last.ended_at.iso(), "exit": last.exit_code, "summary": last.summary},
         "grant": grant_rows(picture),
         "slices": slice_rows(picture, now),
         "runs": [run_row(run, picture.attempts.get(run.id), picture.waits) for run in picture.runs],
@@ -157,7 +159,9 @@ def reason_of(row: Incarnation) -> str:
 def empty_slot_row(
     pool: PoolSpec, name: SliceName, former: Incarnation | None, holds: Iterable[ZoneHold], now: Instant
 ) -> dict[str, Any]:
-    held = [hold for hold in holds if hold.zone == pool.zone and hold.accelerator == pool.accelerator and hold.until > now]
+    held = [
+        hold for hold in holds if hold.zone == pool.zone and hold.accelerator == pool.accelerator and hold.until > now
+    ]
     if held:
         reason = f"not asked for until {held[0].until.iso()}: {held[0].kind}: {held[0].text}"
     elif former is not None:

@@ -1,4 +1,4 @@
-"""What the agent's parts share: the head's identity and places, the records on their own thread, and the scene of now."""
+"""What the agent's parts share: the head's identity and places, the records on their own thread, the scene of now."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tpuctl.base.clock import Clock
 from tpuctl.base.ids import ClusterName, Epoch, RunId
 from tpuctl.cloud.model import Unknown
 from tpuctl.fleet.model import RayView
+from tpuctl.hosts.detection import Detection
 from tpuctl.store.database import Store
 
 T = TypeVar("T")
@@ -110,4 +111,5 @@ class Home:
     clock: Clock
     chance: Chance
     dispatch_bell: Bell
+    detection: Detection
     ask_pass: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""Passes on demand: `tpuctl reconcile` as a child process, one at a time, each minute and sooner when something happened.
+"""Passes on demand: `tpuctl reconcile` as a child process, one at a time, each minute and sooner when there is news.
 
 A child, so that a pass can neither hold up nor take down the service, and so that cron can run the very same command.
 Reasons to hurry coalesce: whatever is asked for while a pass runs is served by one pass that begins after it.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tpuctl.agent.documents import newest_of_slots, still_counts
 from tpuctl.agent.ray_jobs import RayJob
-from tpuctl.base.ids import QrName, RunId, SliceName
+from tpuctl.base.ids import Epoch, QrName, RunId, SliceName
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
 from tpuctl.fleet.model import RayView
-from tpuctl.runs.model import SliceView, SupervisorState
+from tpuctl.runs.model import CloudWord, SliceView, SupervisorState
 from tpuctl.spec.accelerators import accelerator
 from tpuctl.store.records import Attempt, Incarnation, Lease, Phase
 
@@ -65,19 +66,30 @@ def slice_view(row: Incarnation, holder: RunId | None, ray: RayView, kept_off: M
     )
 
 
-def supervisor_state(attempt: Attempt | None, jobs: Jobs, *, began: bool) -> SupervisorState:
-    """What is known of the supervisor of this attempt's activation.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the loop saw of the world before a round."""
+
+    ray: RayView
+    jobs: Jobs
+    words: tuple[CloudWord, ...]
+
+
+def supervisor_state(
+    attempt: Attempt | None, jobs: Jobs, epoch: Epoch, began: bool, missed_since: Instant | None
+) -> SupervisorState:
+    """What is known of the supervisor of this attempt's activation. One of an older epoch went with its head.
 
     `began`: it wrote its activation file. A job that Ray does not have and that never began is still to be submitted
     (`starting`); one that began and is not there any more was lost with its Ray head (`absent`).
     """
-    if attempt is None:
+    if attempt is None or attempt.epoch != epoch:
         return SupervisorState("absent")
     if jobs is None:
         return SupervisorState("unknown")
     job = jobs.get(job_id(attempt.run_id, attempt.epoch, attempt.activation))
     if job is None:
-        return SupervisorState("absent") if began else SupervisorState("starting", attempt.ordered_at)
+        return SupervisorState("absent", missed_since) if began else SupervisorState("starting", attempt.ordered_at)
     if job.is_over:
         return SupervisorState("ended", job.ended_at)
     return SupervisorState("running" if began else "starting", job.started_at)

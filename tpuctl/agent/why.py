@@ -71,9 +71,13 @@ def about_incarnation(picture: Picture, row: Incarnation, now: Instant) -> list[
     if reason := reason_of(row):
         lines.append(reason)
     if row.cloud_state or row.node_state:
-        lines.append(f"the cloud says: queued resource {row.cloud_state or 'unseen'}, node {row.node_state or 'unseen'}")
+        lines.append(
+            f"the cloud says: queued resource {row.cloud_state or 'unseen'}, node {row.node_state or 'unseen'}"
+        )
     if row.unseen_since is not None:
-        lines.append(f"not seen for {show_duration(max(0.0, now.since(row.unseen_since)))}: a list failed or was not whole")
+        lines.append(
+            f"not seen for {show_duration(max(0.0, now.since(row.unseen_since)))}: a list failed or was not whole"
+        )
     lines.append(hosts_line(picture, row))
     holder = next((lease for lease in picture.leases if lease.incarnation == row.name), None)
     if holder is not None:

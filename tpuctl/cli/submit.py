@@ -1,0 +1,86 @@
+"""`tpuctl submit`: queue a run, from a file or from a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from typer.core import TyperCommand
+
+_COMMAND = "tpuctl.submit.command"
+
+HELP = """Queue a run: from RUN.yaml, or the command after --, whose words reach the program exactly as given here.
+
+The working directory is shipped as an archive; what .gitignore names stays out. Submitting is safe to repeat after a
+lost answer: one submission makes one run. Prints the run's name; its id goes to stderr.
+
+With --wait the exit status is the program's; tpuctl's own failures are then 125.
+
+Examples:
+
+    tpuctl submit train.yaml
+    tpuctl submit --wait train.yaml
+    tpuctl submit --name digits --workdir . --pool v4 -- python train.py --epochs 40
+    tpuctl submit --slices 2 --env MODE=fast -- bash -c 'echo "$MODE"'
+"""
+
+
+class SubmitCommand(TyperCommand):
+    """Takes everything after the first `--` as the command, before the parser sees (and drops) the `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("submit", cls=SubmitCommand, help=HELP, short_help="Queue a run.")(submit)
+
+
+def submit(
+    ctx: typer.Context,
+    run_file: Annotated[Path | None, typer.Argument(metavar="[RUN.yaml]", help="The run's spec.")] = None,
+    file: Annotated[Path, typer.Option("-f", "--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = Path(
+        "tpuctl.yaml"
+    ),
+    name: Annotated[str, typer.Option(help="The run's name; default: after the program.")] = "",
+    pool: Annotated[list[str] | None, typer.Option(help="A pool it may use; may be repeated, first preferred.")] = None,
+    slices: Annotated[int | None, typer.Option(min=1, help="How many slices it takes.")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="May be repeated; V is taken as it is.")] = None,
+    workdir: Annotated[Path | None, typer.Option(help="Directory to ship (with a command; default: none).")] = None,
+    checkpoint_dir: Annotated[str, typer.Option(help="Where it keeps checkpoints; {storage} and {run} are filled.")] = "",
+    max_failures: Annotated[int | None, typer.Option(min=0, help="Failures it survives; preemptions are free.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is over; exit with the program's status.")] = False,
+) -> None:
+    from tpuctl.base.errors import TpuctlError
+
+    command: tuple[str, ...] | None = ctx.meta.get(_COMMAND)
+    try:
+        status = _submit_and_wait(
+            run_file,
+            command,
+            file,
+            {
+                "name": name,
+                "pools": tuple(pool or ()),
+                "slices": slices,
+                "env": tuple(env or ()),
+                "workdir": workdir,
+                "checkpoint_dir": checkpoint_dir,
+                "max_failures": max_failures,
+                "priority": priority,
+            },
+            wait=wait,
+        )
+    except TpuctlError as error:
+        if not wait:
+            raise
+        typer.echo(f"tpuctl: {error}", err=True)
+        raise typer.Exit(125) from error
+    raise typer.Exit(status)
