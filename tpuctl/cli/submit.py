@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 _COMMAND = "tpuctl.submit.command"
+FAILED_OURSELVES = 125
 
 HELP = """Queue a run: from RUN.yaml, or the command after --, whose words reach the program exactly as given here.
 
@@ -59,28 +60,36 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Until it is over; exit with the program's status.")] = False,
 ) -> None:
     from tpuctl.base.errors import TpuctlError
+    from tpuctl.cli.submission import Options
 
-    command: tuple[str, ...] | None = ctx.meta.get(_COMMAND)
+    options = Options(
+        name, tuple(pool or ()), slices, tuple(env or ()), workdir, checkpoint_dir, max_failures, priority
+    )
     try:
-        status = _submit_and_wait(
-            run_file,
-            command,
-            file,
-            {
-                "name": name,
-                "pools": tuple(pool or ()),
-                "slices": slices,
-                "env": tuple(env or ()),
-                "workdir": workdir,
-                "checkpoint_dir": checkpoint_dir,
-                "max_failures": max_failures,
-                "priority": priority,
-            },
-            wait=wait,
-        )
+        status = _submit(run_file, ctx.meta.get(_COMMAND), file, options, wait=wait)
     except TpuctlError as error:
         if not wait:
             raise
         typer.echo(f"tpuctl: {error}", err=True)
-        raise typer.Exit(125) from error
+        raise typer.Exit(FAILED_OURSELVES) from error
     raise typer.Exit(status)
+
+
+def _submit(
+    run_file: Path | None, command: tuple[str, ...] | None, file: Path, options: Options, *, wait: bool
+) -> int:
+    from getpass import getuser
+
+    from tpuctl import app
+    from tpuctl.cli.submission import parcel, send, wait_for_end
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    here = app.basis()
+    wish = parcel(run_file, command, options, here.clock.now())
+    client = app.connect(here, file)
+    run = send(client, wish, getuser(), here.chance.request_id(), here.clock, say)
+    typer.echo(run["name"])
+    say(f"queued as {run['id']}; 'tpuctl why {run['name']}' tells what it waits for")
+    return wait_for_end(client, run["id"], here.clock, say) if wait else 0
