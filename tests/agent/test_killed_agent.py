@@ -77,7 +77,7 @@ class Story:
             supervisor.act(self.stage.clock.now())
         self.killer.armed = True
         try:
-            self.stage.tick()
+            self.stage.tick(2.0)
         except Killed:
             self.lives += 1
             self.stage.new_life()
@@ -153,7 +153,7 @@ def test_agent_killed_at_any_point_heals_in_its_next_life(tmp_path: Path, monkey
     undisturbed.mkdir()
     _, counted = tell_story(undisturbed, 0, monkeypatch)
     points = len(counted.points)
-    assert points >= 60, f"only {points} points: the story does not do what it should"
+    assert points >= 50, f"only {points} points: the story does not do what it should"
     assert {"before run.json", "after 1.json", "after 1.stop.json", "after the submission"} <= set(counted.points)
 
     for at in range(1, points + 1):
