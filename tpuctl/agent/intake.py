@@ -130,7 +130,7 @@ def put_spec(store: Store, document: Any, cluster: ClusterName, now: Instant) ->
     digest = digest_of(spec)
     with store.transaction() as tx:
         stored = tx.spec()
-        changed = stored is None or stored.digest != digest or tx.meta("wanted") != "up"
+        changed = stored is None or stored.digest != digest or tx.meta("wanted") != "up" or is_leaving(tx)
         if changed:
             tx.put_spec(dump(spec), digest, now)
             tx.put_meta("wanted", "up")
