@@ -222,7 +222,7 @@ class Stage:
 
     def table(self) -> RayTable:
         with self.store.transaction() as tx:
-            rows = [row for row in tx.incarnations() if not row.phase.is_over]
+            rows = [row for row in tx.existing_incarnations() if not row.phase.is_over]
         hosts = [
             RayHost(f"{row.name}-{worker}", row.slice_name, row.name, worker, "boot", "127.0.0.9", 4)
             for row in rows
@@ -270,9 +270,7 @@ class Stage:
 def exited(order: Order, code: int, now: Instant) -> tuple[RankExit, ...]:
     """Every rank of the gang ended with this code."""
     hosts = [(each, worker) for each in order.slices for worker in range(each.hosts)]
-    return tuple(
-        RankExit(rank, each.slice, worker, code, None, now, True) for rank, (each, worker) in enumerate(hosts)
-    )
+    return tuple(RankExit(rank, each.slice, worker, code, None, now, True) for rank, (each, worker) in enumerate(hosts))
 
 
 def unreachable(order: Order, now: Instant) -> tuple[HostLoss, ...]:

@@ -59,7 +59,9 @@ def test_page_in_a_browser_is_refused_even_with_the_secret(served: Served) -> No
 def test_head_publishes_ray_once_it_is_up(served: Served) -> None:
     assert served.ok("GET", "/v1/head")["ray"] is None
 
-    served.home.scene.ray_head = RayHead("127.7.1.2:20000", "http://127.7.1.2:20001", "2.60.0", "3.11.7", served.clock.now())
+    served.home.scene.ray_head = RayHead(
+        "127.7.1.2:20000", "http://127.7.1.2:20001", "2.60.0", "3.11.7", served.clock.now()
+    )
 
     document = served.ok("GET", "/v1/head")
     assert (document["cluster"], document["epoch"], document["api"]) == ("lab", EPOCH, 1)

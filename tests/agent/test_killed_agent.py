@@ -129,7 +129,10 @@ def check_invariants(stage: Stage) -> None:
     assert len(open_slices) == len(set(open_slices)), "two open attempts share a slice"
     assert sorted(lease.slice for lease in leases) == sorted(open_slices), "leases and open attempts differ"
     running = Counter(
-        each.slice for supervisor in stage.supervisors.values() for o in supervisor.running.values() for each in o.slices
+        each.slice
+        for supervisor in stage.supervisors.values()
+        for o in supervisor.running.values()
+        for each in o.slices
     )
     assert not running or max(running.values()) == 1, f"programs share a slice: {running}"
     known = {(attempt.run_id, attempt.n): attempt for attempt in attempts}

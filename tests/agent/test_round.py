@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.agent.stage import Stage, exited, unreachable
-
 from tpuctl.store.records import Phase, RunState, Verdict
 
 

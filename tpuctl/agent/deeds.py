@@ -13,8 +13,8 @@ from tpuctl.base.ids import Epoch
 from tpuctl.base.units import Instant, show_duration
 from tpuctl.runs.model import CloseAttempt, Rebook, StartAttempt, StopAttempt
 from tpuctl.store.database import Store, Transaction
+from tpuctl.store.errors import LeaseTakenError
 from tpuctl.store.records import Attempt, Event, Run, RunState, Verdict
-from tpuctl.store.run_rows import LeaseTakenError
 
 
 def order_attempt(store: Store, action: StartAttempt, epoch: Epoch, now: Instant, *, supervisor_lives: bool) -> bool:
@@ -22,7 +22,12 @@ def order_attempt(store: Store, action: StartAttempt, epoch: Epoch, now: Instant
     try:
         with store.transaction() as tx:
             run = tx.run(action.run_id)
-            if run is None or run.state is not RunState.QUEUED or run.attempts != action.attempt - 1 or run.cancel_asked:
+            if (
+                run is None
+                or run.state is not RunState.QUEUED
+                or run.attempts != action.attempt - 1
+                or run.cancel_asked
+            ):
                 return False
             slices = tuple((view.slice, view.incarnation) for view in action.slices)
             tx.take_leases(run.id, action.attempt, slices, now)
@@ -87,9 +92,7 @@ def close_attempt(store: Store, action: CloseAttempt, rejoin_s: float, now: Inst
         tx.release_leases(run.id)
         lost = [incarnation for name, incarnation in attempt.slices if name in action.keep_off]
         keep_off(tx, lost, now.plus(rejoin_s), now)
-        tx.add_event(
-            Event(now, "verdict", run.name, f"attempt {attempt.n}: {action.verdict.value}: {action.evidence}")
-        )
+        tx.add_event(Event(now, "verdict", run.name, f"attempt {attempt.n}: {action.verdict.value}: {action.evidence}"))
         if action.next_state.is_over:
             tx.add_event(Event(now, action.next_state.value.lower(), run.name, action.reason))
     return True

@@ -22,7 +22,7 @@ from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import digest as digest_of
 from tpuctl.spec.document import dump, read_cluster, read_run
 from tpuctl.spec.run import RunSpec
-from tpuctl.store.database import Store
+from tpuctl.store.database import Store, Transaction
 from tpuctl.store.records import Event, Phase, Run, RunState
 
 MAX_RUN_NAME = 40  # a supervisor's Ray job is called after it
@@ -164,6 +164,9 @@ def is_leaving(tx: Transaction) -> bool:
 
 def carry_on_down(store: Store, now: Instant) -> None:
     """One step of going down, for the loop's every round."""
+    with store.snapshot() as tx:
+        if not is_leaving(tx):
+            return
     with store.transaction() as tx:
         if not is_leaving(tx):
             return
@@ -180,8 +183,8 @@ def carry_on_down(store: Store, now: Instant) -> None:
 
 
 def what_remains(store: Store) -> dict[str, Any]:
-    with store.transaction() as tx:
-        rows = [row.name for row in tx.incarnations() if still_counts(row)]
+    with store.snapshot() as tx:
+        rows = [row.name for row in tx.existing_incarnations() if still_counts(row)]
         return {"remaining": rows, "runs": [run.name for run in tx.living_runs()]}
 
 

@@ -115,9 +115,7 @@ async def _serve(parts: Parts, records: Records, end: asyncio.Event) -> None:
 
 
 def settings_of(detection: Detection) -> PlanSettings:
-    return PlanSettings(
-        hold_s=detection.hold_s, lease_s=detection.lease_s, fence_margin_s=detection.lease_margin_s
-    )
+    return PlanSettings(hold_s=detection.hold_s, lease_s=detection.lease_s, fence_margin_s=detection.lease_margin_s)
 
 
 def _names(parts: Parts) -> tuple[str, str, str, int]:

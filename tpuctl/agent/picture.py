@@ -34,7 +34,7 @@ def last_attempts(tx: Transaction, runs: tuple[Run, ...]) -> dict[RunId, Attempt
 
 def read_picture(store: Store, me: Identity, scene: Scene, *, named: str = "") -> Picture:
     """`named`: a run that is to be in it even if it is over for long."""
-    with store.transaction() as tx:
+    with store.snapshot() as tx:
         runs = tx.living_runs() + tx.recent_runs(RECENT_RUNS)
         extra = (tx.run(RunId(named)) or tx.newest_run_named(named)) if named else None
         if extra is not None and all(run.id != extra.id for run in runs):
@@ -46,7 +46,7 @@ def read_picture(store: Store, me: Identity, scene: Scene, *, named: str = "") -
             address=me.address,
             spec=None if stored is None else read_cluster(stored.document),
             wanted=tx.meta("wanted") == "up",
-            incarnations=tx.incarnations(),
+            incarnations=tx.recent_incarnations(1),
             holds=tx.zone_holds(),
             leases=tx.leases(),
             runs=runs,
@@ -58,14 +58,14 @@ def read_picture(store: Store, me: Identity, scene: Scene, *, named: str = "") -
 
 
 def runs_document(store: Store, scene: Scene) -> dict[str, Any]:
-    with store.transaction() as tx:
+    with store.snapshot() as tx:
         runs = tx.living_runs() + tx.recent_runs(LISTED_RUNS)
         attempts = last_attempts(tx, runs)
     return {"runs": [run_row(run, attempts.get(run.id), scene.waits) for run in runs]}
 
 
 def run_document(store: Store, places: Places, scene: Scene, name: str) -> dict[str, Any]:
-    with store.transaction() as tx:
+    with store.snapshot() as tx:
         run = find_run(tx, name)
         attempts = tx.attempts(run.id)
     row = run_row(run, attempts[-1] if attempts else None, scene.waits)
@@ -86,7 +86,7 @@ class LogPlace:
 
 def log_place(store: Store, places: Places, name: str, number: int, rank: int) -> LogPlace:
     """Where that output is; attempt 0 = the last one. Raises MissingError."""
-    with store.transaction() as tx:
+    with store.snapshot() as tx:
         run = find_run(tx, name)
         attempt = tx.attempt(run.id, number or run.attempts) if run.attempts else None
     if attempt is None:
@@ -97,5 +97,5 @@ def log_place(store: Store, places: Places, name: str, number: int, rank: int) -
 
 
 def events_since(store: Store, since: int, limit: int) -> tuple[tuple[int, Event], ...]:
-    with store.transaction() as tx:
+    with store.snapshot() as tx:
         return tx.events_since(since, limit)

@@ -173,15 +173,13 @@ class Round:
             case _:
                 assert_never(action)
 
-    def _rebook(
-        self, store: Store, run_id: RunId, facts: Facts, words: tuple[CloudWord, ...], now: Instant
-    ) -> bool:
+    def _rebook(self, store: Store, run_id: RunId, facts: Facts, words: tuple[CloudWord, ...], now: Instant) -> bool:
         """A loss of contact that the cloud has explained since is charged to it."""
         run = next(run for run in facts.runs if run.id == run_id)
         if not run.losses:
             return False
         told = words + words_of_records(facts.incarnations)
-        with store.transaction() as tx:
+        with store.snapshot() as tx:
             attempts = tx.attempts(run_id)
         found = [charge for attempt in attempts if (charge := rebooked(attempt, told, now, REBOOK_WINDOW_S))]
         return any([rebook(store, charge, now) for charge in found])
@@ -204,7 +202,7 @@ class Round:
         """Tell the supervisors of runs that are over to leave; in the first round of a life, those of all such runs."""
         if self._living == living:
             return
-        with store.transaction() as tx:
+        with store.snapshot() as tx:
             before = frozenset(run.id for run in tx.runs()) if self._living is None else self._living
             over = [run for run in (tx.run(run_id) for run_id in before - living) if run is not None]
         for run in over:
@@ -221,7 +219,7 @@ class Round:
 
 
 def read_facts(store: Store, now: Instant) -> Facts | None:
-    with store.transaction() as tx:
+    with store.snapshot() as tx:
         stored = tx.spec()
         if stored is None:
             return None
@@ -231,7 +229,7 @@ def read_facts(store: Store, now: Instant) -> Facts | None:
             read_cluster(stored.document),
             runs,
             {run: attempt for run, attempt in lasts.items() if attempt is not None},
-            tx.incarnations(),
+            tx.recent_incarnations(1),
             tx.leases(),
             read_kept_off(tx, now),
         )
@@ -259,4 +257,3 @@ def unsettled_since(spec: ClusterSpec, rows: Iterable[Incarnation]) -> Instant |
     changes = [row.since for row in rows if row.phase not in (Phase.READY, Phase.GONE)]
     changes += [row.since for name, row in newest.items() if row.phase is Phase.GONE and name in wanted]
     return max(changes, default=None)
-

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tpuctl.base.clock import Clock
-from tpuctl.base.errors import RetryLaterError, TpuctlError, UserError
+from tpuctl.base.errors import RetryLaterError, UserError
 from tpuctl.base.ids import base36
 from tpuctl.base.units import Instant
 from tpuctl.spec.run import CheckpointSpec, RunSpec, UseEntry

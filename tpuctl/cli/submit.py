@@ -54,7 +54,9 @@ def submit(
     slices: Annotated[int | None, typer.Option(min=1, help="How many slices it takes.")] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="May be repeated; V is taken as it is.")] = None,
     workdir: Annotated[Path | None, typer.Option(help="Directory to ship (with a command; default: none).")] = None,
-    checkpoint_dir: Annotated[str, typer.Option(help="Where it keeps checkpoints; {storage} and {run} are filled.")] = "",
+    checkpoint_dir: Annotated[
+        str, typer.Option(help="Where it keeps checkpoints; {storage} and {run} are filled.")
+    ] = "",
     max_failures: Annotated[int | None, typer.Option(min=0, help="Failures it survives; preemptions are free.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is over; exit with the program's status.")] = False,
@@ -75,9 +77,7 @@ def submit(
     raise typer.Exit(status)
 
 
-def _submit(
-    run_file: Path | None, command: tuple[str, ...] | None, file: Path, options: Options, *, wait: bool
-) -> int:
+def _submit(run_file: Path | None, command: tuple[str, ...] | None, file: Path, options: Options, *, wait: bool) -> int:
     from getpass import getuser
 
     from tpuctl import app
