@@ -1,4 +1,4 @@
-"""A run's folder: the orders of the agent and the outcomes of its supervisors, as files. docs/architecture.md lists them.
+"""A run's folder: orders of the agent and outcomes of its supervisors, as files (docs/architecture.md lists them).
 
 One writer a file. Every file is renamed into place whole, except the journal, which is appended and synced a line at a
 time: its reader leaves a torn last line alone until it is whole. Instants are RFC 3339 in UTC with milliseconds.
