@@ -16,8 +16,8 @@ from tpuctl.base.web import NoAnswerError, call
 from tpuctl.cloud.model import Known, Unknown
 from tpuctl.fleet.model import RayHost, RayTable, RayView
 
-# 10000 is the most that Ray accepts; it answers 400 to more.
-_QUERY = "limit=10000&detail=true&filter_keys=state&filter_predicates=%3D&filter_values=ALIVE"
+_LIMIT = 10_000  # the most that Ray accepts; it answers 400 to more
+_QUERY = f"limit={_LIMIT}&detail=true&filter_keys=state&filter_predicates=%3D&filter_values=ALIVE"
 
 
 def read_ray_table(
@@ -88,8 +88,8 @@ def _what_is_missing(table: Mapping[str, Any]) -> str:
     """Why the list is not the whole truth; "" when it is."""
     if warning := table.get("partial_failure_warning"):
         return str(warning)
-    seen, total = table.get("num_after_truncation"), table.get("total")
-    if isinstance(seen, int) and isinstance(total, int) and seen < total:
-        return f"{seen} of {total} nodes"
+    # `total` counts dead nodes too, so that it says nothing about the living ones.
     kept, filtered = len(table["result"]), table.get("num_filtered")
+    if kept >= _LIMIT:
+        return f"more than {_LIMIT} nodes"
     return f"{kept} of {filtered} living nodes" if isinstance(filtered, int) and kept < filtered else ""

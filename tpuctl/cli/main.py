@@ -19,6 +19,9 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
+    from tpuctl.cli import emulator
+
+    emulator.register(app)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -60,7 +61,9 @@ class ScriptedServer:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                # A client that was killed, or has waited long enough, is not there to read it.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self.wfile.write(body)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815 (the names http.server looks for)
 
