@@ -15,9 +15,11 @@ import pytest
 from aiohttp import web
 
 from tests.agent.stage import DETECTION, ME, a_cluster_spec, a_ready_slice
-from tpuctl.agent.home import Bell, Home, Places, Records, Scene
+from tpuctl.agent.folders import Folders
+from tpuctl.agent.home import Bell, Home, Records, Scene
 from tpuctl.agent.life import claim_store
 from tpuctl.agent.passes import Passes, PassResult
+from tpuctl.agent.places import Places
 from tpuctl.agent.service import build_service
 from tpuctl.base.chance import SeededChance
 from tpuctl.base.web import Answer, call
@@ -110,10 +112,12 @@ def served(tmp_path: Path) -> Iterator[Served]:
     ready: Future[str] = Future()
     stop = asyncio.Event()
     passes = StubPasses(clock)
-    home = Home(ME, places, records, Scene(), clock, SeededChance(1), Bell(), DETECTION, passes.ask)
+    home = Home(
+        ME, places, Folders(places, ME, DETECTION), records, Scene(), clock, SeededChance(1), Bell(), passes.ask
+    )
 
     async def serve() -> None:
-        await records.do(lambda store: claim_store(store, ME, clock.now()))
+        await records.do(lambda store: claim_store(store, ME))
         runner = web.AppRunner(build_service(home, passes, TOKEN), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

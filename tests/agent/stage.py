@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tpuctl.agent.folders import Folders
-from tpuctl.agent.home import Identity, Places
 from tpuctl.agent.intake import Submission, cancel, put_spec, submit
 from tpuctl.agent.life import claim_store, settings_of
+from tpuctl.agent.places import Identity, Places
 from tpuctl.agent.ray_jobs import RayJob
 from tpuctl.agent.round import Round, RoundResult, Supervise
 from tpuctl.agent.views import Seen
@@ -128,7 +128,7 @@ class Stage:
         self.ray_up = True
         self.lost_hosts: set[tuple[QrName, int]] = set()
         self.store = Store.open(self.places.store, clock=self.clock, create=True)
-        claim_store(self.store, ME, self.clock.now())
+        claim_store(self.store, ME)
         put_spec(self.store, dump(a_cluster_spec(slices)), CLUSTER, self.clock.now())
         with self.store.transaction() as tx:
             for slot in range(slices):
@@ -138,8 +138,8 @@ class Stage:
     def new_life(self) -> None:
         self.store.close()
         self.store = Store.open(self.places.store, clock=self.clock, create=False)
-        claim_store(self.store, ME, self.clock.now())
-        self.folders = Folders(self.places.runs, ME, DETECTION)
+        claim_store(self.store, ME)
+        self.folders = Folders(self.places, ME, DETECTION)
         self.round = Round(self.folders, EPOCH, settings_of(DETECTION))
 
     # What users do.
@@ -147,7 +147,7 @@ class Stage:
     def submit(self, name: str, *, request_id: str = "", **fields: object) -> Run:
         spec = RunSpec.model_validate({"name": name, "command": "python train.py", **fields})
         wish = Submission(dump(spec), "", "ada", request_id or f"request-{name}")
-        return submit(self.store, self.places, wish, self.clock.now(), [self.chance.unit() for _ in range(4)])
+        return submit(self.store, self.places, self.folders, wish, self.clock.now(), self.chance)
 
     def cancel(self, name: str) -> None:
         cancel(self.store, name, self.clock.now())

@@ -75,17 +75,28 @@ class Story:
     def tick(self) -> None:
         for supervisor in self.stage.supervisors.values():
             supervisor.act(self.stage.clock.now())
+        self.survive(lambda: self.stage.tick(2.0))
+        check_invariants(self.stage)
+
+    def survive(self, deed: Callable[[], object]) -> bool:
+        """Do it; if the agent is killed in it, the next life begins. False then: it is to be repeated by who asked."""
         self.killer.armed = True
         try:
-            self.stage.tick(2.0)
+            deed()
         except Killed:
             self.lives += 1
             self.stage.new_life()
             self._watch()
             self.stage.clock.advance(2.0)
+            return False
         finally:
             self.killer.armed = False
-        check_invariants(self.stage)
+        return True
+
+    def ask(self, deed: Callable[[], object]) -> None:
+        """A client's call: it repeats what got no answer."""
+        while not self.survive(deed):
+            check_invariants(self.stage)
 
     def until(self, name: str, *states: RunState) -> None:
         for _ in range(100):
@@ -101,8 +112,8 @@ class Story:
 
     def tell(self) -> None:
         stage = self.stage
-        stage.submit("digits")
-        stage.submit("other")
+        self.ask(lambda: stage.submit("digits"))
+        self.ask(lambda: stage.submit("other"))
         self.until("digits", RunState.RUNNING)
         self.until("other", RunState.RUNNING)
         stage.take(0)
@@ -112,7 +123,7 @@ class Story:
         self.end("digits", "exits", 3)
         self.until("digits", RunState.QUEUED)
         self.until("digits", RunState.RUNNING)
-        stage.cancel("other")
+        self.ask(lambda: stage.cancel("other"))
         self.until("other", RunState.CANCELLED)
         self.end("digits", "done", 0)
         self.until("digits", RunState.SUCCEEDED)

@@ -10,9 +10,9 @@ import sys
 
 from tpuctl.agent.cloud_words import ask_cloud
 from tpuctl.agent.dispatch import World
-from tpuctl.agent.home import Identity, Places
 from tpuctl.agent.life import Parts, live, only_agent
 from tpuctl.agent.passes import reconcile_command
+from tpuctl.agent.places import Identity, Places
 from tpuctl.agent.ray_cluster import read_ray_table
 from tpuctl.agent.ray_head import RayHead
 from tpuctl.agent.ray_jobs import RayJobs

@@ -38,8 +38,9 @@ class RunCalls:
         home = self._home
         wish = Submission(body["spec"], body.get("bundle") or "", body["user"][:100], body["request_id"])
         wish.check()
-        drawn = [home.chance.unit() for _ in range(4)]
-        run = await home.records.do(lambda store: submit(store, home.places, wish, home.clock.now(), drawn))
+        run = await home.records.do(
+            lambda store: submit(store, home.places, home.folders, wish, home.clock.now(), home.chance)
+        )
         home.dispatch_bell.ring()
         return web.json_response({"name": run.name, "id": run.id})
 

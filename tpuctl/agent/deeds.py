@@ -18,7 +18,7 @@ from tpuctl.store.records import Attempt, Event, Run, RunState, Verdict
 
 
 def order_attempt(store: Store, action: StartAttempt, epoch: Epoch, now: Instant, *, supervisor_lives: bool) -> bool:
-    """Leases, attempt and run in one transaction. False when the decision no longer holds, or a lease is not to be had."""
+    """Leases, attempt and run in one transaction. False when the decision no longer holds or a lease is not to be had."""
     try:
         with store.transaction() as tx:
             run = tx.run(action.run_id)
@@ -52,7 +52,7 @@ def order_attempt(store: Store, action: StartAttempt, epoch: Epoch, now: Instant
     return True
 
 
-def note_started(store: Store, attempt: Attempt, at: Instant, now: Instant) -> None:
+def note_started(store: Store, attempt: Attempt, at: Instant) -> None:
     """The supervisor's journal says that all ranks run."""
     with store.transaction() as tx:
         run = tx.run(attempt.run_id)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import TypeVar
 
-from tpuctl.agent.home import Identity
+from tpuctl.agent.places import Identity, Places
 from tpuctl.base.ids import QrName, RunId
 from tpuctl.base.units import Instant
 from tpuctl.hosts.detection import Detection
 from tpuctl.runs.model import Outcome
-from tpuctl.runs.orders import Order, OrderedSlice, RunFolder, StopOrder
-from tpuctl.runs.submit import run_document
+from tpuctl.runs.orders import Order, OrderedSlice, RunDocument, RunFolder, StopOrder
+from tpuctl.runs.submit import document_of, resolve
 from tpuctl.spec.accelerators import accelerator
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import read_run
+from tpuctl.spec.run import RunSpec
 from tpuctl.store.records import Attempt, Incarnation, Run
 
 T = TypeVar("T")
@@ -30,13 +31,13 @@ log = logging.getLogger(__name__)
 
 
 class Folders:
-    def __init__(self, runs: Path, me: Identity, detection: Detection) -> None:
-        self._runs = runs
+    def __init__(self, places: Places, me: Identity, detection: Detection) -> None:
+        self._places = places
         self._me = me
         self._detection = detection
 
     def of(self, run_id: RunId) -> RunFolder:
-        return RunFolder(self._runs / run_id)
+        return RunFolder(self._places.runs / run_id)
 
     # What supervisors wrote.
 
@@ -56,10 +57,22 @@ class Folders:
         try:
             return read()
         except (ValueError, KeyError, TypeError) as error:
-            log.error("run %s, attempt %d: a supervisor's file does not read: %s", attempt.run_id, attempt.n, error)
+            log.warning("run %s, attempt %d: a supervisor's file does not read: %s", attempt.run_id, attempt.n, error)
             return None
 
     # What the agent writes.
+
+    def document(self, run: Run, run_spec: RunSpec, spec: ClusterSpec) -> RunDocument:
+        """Raises UserError for a run that this cluster can never run."""
+        return document_of(run_spec, spec, resolve(run_spec, spec), run.id, self._me.epoch, run.bundle)
+
+    def prepare(self, run: Run, document: RunDocument) -> None:
+        """Write run.json unless it is there as it should be. What it says of the run stays as submitted, above all
+        where the checkpoints are (A54); hold and lease are this head's: they were checked against each other."""
+        folder = self.of(run.id)
+        wanted = replace(document, hold_s=self._detection.hold_s, lease_s=self._detection.lease_s)
+        if folder.document() != wanted:
+            folder.create(wanted)
 
     def write_order(
         self, run: Run, attempt: Attempt, rows: Mapping[QrName, Incarnation], spec: ClusterSpec, now: Instant
@@ -71,7 +84,7 @@ class Folders:
         if missing:
             log.error("run %s, attempt %d: no record of %s: no order is written", run.id, attempt.n, ", ".join(missing))
             return
-        folder.create(run_document(run, read_run(run.spec_json), spec, self._me.epoch, self._detection))
+        self.prepare(run, folder.document() or self.document(run, read_run(run.spec_json), spec))
         self.end_activation(run.id, attempt.activation - 1, now)  # whoever served it before is not to take this order
         slices = tuple(ordered_slice(rows[name]) for _, name in attempt.slices)
         folder.write_order(Order(attempt.n, attempt.epoch, attempt.activation, slices, attempt.ordered_at))

@@ -1,4 +1,4 @@
-"""What the agent's parts share: the head's identity and places, the records on their own thread, the scene of now."""
+"""What the agent's parts share: the records on their own thread, the scene of now, and the rest by name."""
 
 from __future__ import annotations
 
@@ -6,55 +6,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
+from tpuctl.agent.folders import Folders
+from tpuctl.agent.places import Identity, Places
 from tpuctl.agent.ray_head import RayHead
 from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
-from tpuctl.base.ids import ClusterName, Epoch, RunId
+from tpuctl.base.ids import RunId
 from tpuctl.cloud.model import Unknown
 from tpuctl.fleet.model import RayView
-from tpuctl.hosts.detection import Detection
 from tpuctl.store.database import Store
 
 T = TypeVar("T")
 
 API_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    cluster: ClusterName
-    epoch: Epoch
-    address: str  # the head's own, where the service listens
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """On the head's data disk."""
-
-    data: Path
-
-    @property
-    def store(self) -> Path:
-        return self.data / "store.sqlite3"
-
-    @property
-    def runs(self) -> Path:
-        return self.data / "runs"
-
-    @property
-    def bundles(self) -> Path:
-        return self.data / "bundles"
-
-    @property
-    def ray_json(self) -> Path:
-        return self.data / "ray.json"
-
-    @property
-    def lock(self) -> Path:
-        return self.data / "agent.lock"
 
 
 class Records:
@@ -106,10 +72,10 @@ class Bell:
 class Home:
     identity: Identity
     places: Places
+    folders: Folders
     records: Records
     scene: Scene
     clock: Clock
     chance: Chance
     dispatch_bell: Bell
-    detection: Detection
     ask_pass: Callable[[str], None]

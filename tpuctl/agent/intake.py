@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import pydantic
 
 from tpuctl.agent.answers import BadRequestError, ConflictError, MissingError
 from tpuctl.agent.bundles import is_digest
 from tpuctl.agent.documents import still_counts
-from tpuctl.agent.home import Places
+from tpuctl.agent.folders import Folders
 from tpuctl.agent.picture import find_run
-from tpuctl.base.ids import ClusterName, QrName, RunName, is_plain_name
+from tpuctl.agent.places import Places
+from tpuctl.base.chance import Chance
+from tpuctl.base.ids import ClusterName, QrName, RunName
 from tpuctl.base.units import Instant
-from tpuctl.runs.submit import new_run_id, want_of
+from tpuctl.runs.submit import mint_run_id
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import digest as digest_of
 from tpuctl.spec.document import dump, read_cluster, read_run
-from tpuctl.spec.run import RunSpec
 from tpuctl.store.database import Store, Transaction
 from tpuctl.store.records import Event, Phase, Run, RunState
 
-MAX_RUN_NAME = 40  # a supervisor's Ray job is called after it
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
@@ -47,24 +44,12 @@ def as_text(document: Any) -> str:
     return document if isinstance(document, str) else json.dumps(document)
 
 
-def parse_run(document: Any) -> RunSpec:
-    try:
-        spec = read_run(as_text(document))
-    except pydantic.ValidationError as error:
-        raise BadRequestError(f"the run's spec is not one: {error}") from error
-    if not is_plain_name(spec.name, MAX_RUN_NAME):
-        raise BadRequestError(
-            f"run name {spec.name!r}: a letter, then letters, digits and single dashes, at most {MAX_RUN_NAME} characters"
-        )
-    return spec
-
-
-def submit(store: Store, places: Places, wish: Submission, now: Instant, drawn: Sequence[float]) -> Run:
+def submit(store: Store, places: Places, folders: Folders, wish: Submission, now: Instant, chance: Chance) -> Run:
     """The new run, or the one that the same request id made before (A42).
 
-    Raises BadRequestError (spec), MissingError (bundle), ConflictError (a run of that name lives; going down).
+    Raises UserError (spec), MissingError (bundle), ConflictError (a run of that name lives; going down).
     """
-    spec = parse_run(wish.spec)
+    spec = read_run(as_text(wish.spec))
     with store.transaction() as tx:
         if (known := tx.meta(f"request:{wish.request_id}")) is not None:
             run = tx.run(known)
@@ -83,9 +68,8 @@ def submit(store: Store, places: Places, wish: Submission, now: Instant, drawn: 
             )
         if wish.bundle and not (places.bundles / wish.bundle).is_file():
             raise MissingError(f"bundle {wish.bundle[:12]}… is not here: send it first", kind="no-bundle")
-        want_of(spec, read_cluster(stored.document))  # refuses what no pool of the cluster could ever run
         run = Run(
-            id=new_run_id(spec.name, now, drawn),
+            id=mint_run_id(RunName(spec.name), now, chance),
             name=RunName(spec.name),
             spec_json=dump(spec),
             user=wish.user,
@@ -95,9 +79,11 @@ def submit(store: Store, places: Places, wish: Submission, now: Instant, drawn: 
             submitted_at=now,
             bundle=wish.bundle,
         )
+        document = folders.document(run, spec, read_cluster(stored.document))  # refuses what could never run
         tx.put_run(run)
         tx.put_meta(f"request:{wish.request_id}", run.id)
         tx.add_event(Event(now, "submitted", run.name, f"{run.id} by {run.user}"))
+    folders.prepare(run, document)  # if this life ends here, the next one writes it with the first order
     return run
 
 
@@ -120,11 +106,8 @@ def cancel(store: Store, name: str, now: Instant) -> RunState:
 
 
 def put_spec(store: Store, document: Any, cluster: ClusterName, now: Instant) -> dict[str, Any]:
-    """Store the spec and mark the cluster wanted. Raises BadRequestError; ConflictError for another cluster's spec."""
-    try:
-        spec = read_cluster(as_text(document))
-    except pydantic.ValidationError as error:
-        raise BadRequestError(f"the cluster's spec is not one: {error}") from error
+    """Store the spec and mark the cluster wanted. Raises SpecError; ConflictError for another cluster's spec."""
+    spec = read_cluster(as_text(document))
     if spec.cluster != cluster:
         raise ConflictError(f"this head is of cluster {cluster!r}, the spec of {spec.cluster!r}")
     digest = digest_of(spec)

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from tpuctl.agent.dispatch import Dispatch, World
 from tpuctl.agent.folders import Folders
-from tpuctl.agent.home import Bell, Home, Identity, Places, Records, Scene
+from tpuctl.agent.home import Bell, Home, Records, Scene
 from tpuctl.agent.passes import Passes
+from tpuctl.agent.places import Identity, Places
 from tpuctl.agent.round import Round
 from tpuctl.agent.service import build_service, listen
 from tpuctl.base.chance import Chance
@@ -44,7 +45,7 @@ def only_agent(path: Path) -> Iterator[None]:
         yield
 
 
-def claim_store(store: Store, me: Identity, now: object) -> None:
+def claim_store(store: Store, me: Identity) -> None:
     """Put cluster and epoch into the records; a newer epoch replaces an older one.
 
     Raises UserError for the records of another cluster (a disk attached to the wrong head) and StaleError for those of
@@ -88,7 +89,7 @@ async def live(parts: Parts, *, until: asyncio.Event | None = None) -> None:
             loop.add_signal_handler(number, end.set)
     records = Records(parts.open_store)
     try:
-        await records.do(lambda store: claim_store(store, parts.identity, parts.clock.now()))
+        await records.do(lambda store: claim_store(store, parts.identity))
         await _serve(parts, records, end)
     finally:
         records.close()
@@ -97,10 +98,8 @@ async def live(parts: Parts, *, until: asyncio.Event | None = None) -> None:
 async def _serve(parts: Parts, records: Records, end: asyncio.Event) -> None:
     scene = Scene()
     passes = Passes(lambda: parts.pass_command(scene.ray_head.dashboard if scene.ray_head else None), parts.clock)
-    home = Home(
-        parts.identity, parts.places, records, scene, parts.clock, parts.chance, Bell(), parts.detection, passes.ask
-    )
-    folders = Folders(parts.places.runs, parts.identity, parts.detection)
+    folders = Folders(parts.places, parts.identity, parts.detection)
+    home = Home(parts.identity, parts.places, folders, records, scene, parts.clock, parts.chance, Bell(), passes.ask)
     dispatch = Dispatch(home, Round(folders, parts.identity.epoch, settings_of(parts.detection)), parts.world, passes)
     runner = await listen(build_service(home, passes, parts.secret), parts.identity.address, parts.port)
     log.info("agent of %s, epoch %s, at %s:%d", *_names(parts))

@@ -8,8 +8,9 @@ from typing import Any
 
 from tpuctl.agent.answers import MissingError
 from tpuctl.agent.documents import Picture, attempt_row, run_row
-from tpuctl.agent.home import Identity, Places, Scene
+from tpuctl.agent.home import Scene
 from tpuctl.agent.logs import ranks_of
+from tpuctl.agent.places import Identity, Places
 from tpuctl.base.ids import RunId
 from tpuctl.spec.document import read_cluster
 from tpuctl.store.database import Store, Transaction

@@ -18,6 +18,7 @@ from tpuctl.agent.folders import Folders
 from tpuctl.agent.intake import carry_on_down
 from tpuctl.agent.keep_off import read_kept_off
 from tpuctl.agent.views import Jobs, Seen, job_id, slice_views, supervisor_state
+from tpuctl.base.errors import UserError
 from tpuctl.base.ids import Epoch, QrName, RunId, Zone, slice_name
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
@@ -27,17 +28,18 @@ from tpuctl.runs.model import (
     CloudWord,
     RunAction,
     RunView,
+    RunWant,
     StartAttempt,
     StopAttempt,
     Wait,
 )
 from tpuctl.runs.plan import PlanSettings, plan_runs
-from tpuctl.runs.submit import want_of
+from tpuctl.runs.submit import MAX_LOSSES, resolve
 from tpuctl.runs.verdict import rebooked
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import read_cluster, read_run
 from tpuctl.store.database import Store
-from tpuctl.store.records import Attempt, Incarnation, Lease, Phase, Run, Verdict
+from tpuctl.store.records import Attempt, Incarnation, Lease, Phase, Run, RunState, Verdict
 
 # The cloud may explain a loss of contact long after it: SUSPENDED shows minutes later.
 REBOOK_WINDOW_S = 1800.0
@@ -111,7 +113,7 @@ class Round:
         after = (read_facts(store, now) or facts) if any(changed) else facts
         self._write_files(store, after, now)
         return RoundResult(
-            waits={action.run_id: action.reason for action in actions if not isinstance(action, StartAttempt)},
+            waits=waits_of(actions, facts),
             supervise=tuple(self._missing_supervisors(after, seen.jobs)),
             questions=questions_of(actions, after.incarnations),
             supervised=len(after.attempts),
@@ -123,7 +125,7 @@ class Round:
         noted = False
         for attempt in facts.open_attempts():
             if attempt.started_at is None and (at := self._folders.started_at(attempt)) is not None:
-                note_started(store, attempt, at, now)
+                note_started(store, attempt, at)
                 noted = True
         return noted
 
@@ -132,7 +134,7 @@ class Round:
 
     def _run_view(self, run: Run, facts: Facts, jobs: Jobs, now: Instant) -> RunView:
         attempt = facts.attempts.get(run.id)
-        want = want_of(read_run(run.spec_json), facts.spec)
+        want, _ = want_of(run, facts.spec)
         if attempt is None:
             return RunView(run, want, None, None, supervisor_state(None, jobs, self._epoch, False, None))
         name = job_id(attempt.run_id, attempt.epoch, attempt.activation)
@@ -182,7 +184,8 @@ class Round:
         with store.snapshot() as tx:
             attempts = tx.attempts(run_id)
         found = [charge for attempt in attempts if (charge := rebooked(attempt, told, now, REBOOK_WINDOW_S))]
-        return any([rebook(store, charge, now) for charge in found])
+        done = [rebook(store, charge, now) for charge in found]
+        return any(done)
 
     def _lives(self, view: RunView) -> bool:
         """The supervisor of the last attempt can take another order: it runs, and in this epoch."""
@@ -233,6 +236,26 @@ def read_facts(store: Store, now: Instant) -> Facts | None:
             tx.leases(),
             read_kept_off(tx, now),
         )
+
+
+def want_of(run: Run, spec: ClusterSpec) -> tuple[RunWant, str]:
+    """What it wants, and why the cluster has no place for it: the spec may have changed since it was submitted.
+
+    Such a run waits, and `why` says so; the spec that would help may come back.
+    """
+    run_spec = read_run(run.spec_json)
+    try:
+        return resolve(run_spec, spec), ""
+    except UserError as error:
+        return RunWant((), (), run_spec.min_slices, run_spec.max_slices, run_spec.max_failures, MAX_LOSSES), str(error)
+
+
+def waits_of(actions: Iterable[RunAction], facts: Facts) -> dict[RunId, str]:
+    waits = {action.run_id: action.reason for action in actions if not isinstance(action, StartAttempt)}
+    for run in facts.runs:
+        if run.state is RunState.QUEUED and (obstacle := want_of(run, facts.spec)[1]):
+            waits[run.id] = obstacle
+    return waits
 
 
 def words_of_records(rows: Iterable[Incarnation]) -> tuple[CloudWord, ...]:

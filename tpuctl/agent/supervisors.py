@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 
-from tpuctl.agent.home import Places
+from tpuctl.agent.places import Places
 from tpuctl.agent.ray_jobs import RayJob, RayJobs
 from tpuctl.agent.round import Supervise
 
