@@ -13,6 +13,7 @@ from tests.agent.stage import EPOCH, a_cluster_spec
 from tpuctl.agent import answers
 from tpuctl.agent.passes import PassResult
 from tpuctl.agent.ray_head import RayHead
+from tpuctl.base.ids import QrName, SliceName
 from tpuctl.spec.document import dump
 from tpuctl.store.records import Attempt, Phase, RunState, Verdict
 
@@ -205,7 +206,7 @@ def finished_attempt(served: Served, name: str, log: bytes) -> None:
     def work(store: Any) -> None:
         with store.transaction() as tx:
             run = tx.run(run_id)
-            slices = (("v4-0", f"lab-v4-0-{EPOCH}-1"),)
+            slices = ((SliceName("v4-0"), QrName(f"lab-v4-0-{EPOCH}-1")),)
             tx.put_run(type(run)(**{**{n: getattr(run, n) for n in run.__slots__}, "attempts": 1}))
             tx.put_attempt(
                 Attempt(run_id, 1, EPOCH, 1, slices, now, now, ended_at=now, verdict=Verdict.FAILED, evidence="exit 3")

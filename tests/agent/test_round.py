@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.stage import Stage, exited, unreachable
+from tpuctl.base.ids import SliceName
 from tpuctl.store.records import Phase, RunState, Verdict
 
 
@@ -178,7 +179,7 @@ def test_three_runs_on_two_slices_within_a_second(stage: Stage) -> None:
 
     succeed(stage, "b")
     stage.until("c", "RUNNING")
-    assert stage.leased()["v4-1"] == stage.run("c").id
+    assert stage.leased()[SliceName("v4-1")] == stage.run("c").id
 
 
 def test_gang_of_two_slices_shrinks_to_the_healthy_one(stage: Stage) -> None:

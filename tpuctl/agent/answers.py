@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from tpuctl.base.errors import RetryLaterError, StaleError, TpuctlError, UserError
 
+F = TypeVar("F", bound=Callable[..., Awaitable[web.StreamResponse]])
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 64 * 1024
@@ -76,10 +77,10 @@ def limit_of(request: web.Request) -> float:
     return float(getattr(request.match_info.handler, "limit_s", HANDLER_LIMIT_S))
 
 
-def takes(seconds: float) -> Callable[[Handler], Handler]:
+def takes(seconds: float) -> Callable[[F], F]:
     """Decorates a handler that may take this long."""
 
-    def mark(handler: Handler) -> Handler:
+    def mark(handler: F) -> F:
         handler.limit_s = seconds  # type: ignore[attr-defined]  # read by limit_of alone
         return handler
 

@@ -18,7 +18,7 @@ from tpuctl.store.records import Attempt, Event, Run, RunState, Verdict
 
 
 def order_attempt(store: Store, action: StartAttempt, epoch: Epoch, now: Instant, *, supervisor_lives: bool) -> bool:
-    """Leases, attempt and run in one transaction. False when the decision no longer holds or a lease is not to be had."""
+    """Leases, attempt and run in one transaction. False when the decision no longer holds or a slice is not free."""
     try:
         with store.transaction() as tx:
             run = tx.run(action.run_id)

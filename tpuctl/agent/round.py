@@ -104,7 +104,7 @@ class Round:
         facts = read_facts(store, now)
         if facts is None:
             return RoundResult()  # no spec yet: nothing is wanted
-        if self._note_progress(store, facts, now):
+        if self._note_progress(store, facts):
             facts = read_facts(store, now) or facts
         slices = slice_views(facts.incarnations, facts.leases, seen.ray, facts.kept_off)
         views = self._run_views(facts, seen.jobs, now)
@@ -121,7 +121,7 @@ class Round:
             unsettled_since=unsettled_since(after.spec, after.incarnations),
         )
 
-    def _note_progress(self, store: Store, facts: Facts, now: Instant) -> bool:
+    def _note_progress(self, store: Store, facts: Facts) -> bool:
         noted = False
         for attempt in facts.open_attempts():
             if attempt.started_at is None and (at := self._folders.started_at(attempt)) is not None:

@@ -19,8 +19,16 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import emulator
+    from tpuctl.cli import cancel, emulator, init, logs, runs, schema, submit, validate, why
 
+    init.register(app)
+    validate.register(app)
+    submit.register(app)
+    runs.register(app)
+    logs.register(app)
+    cancel.register(app)
+    why.register(app)
+    schema.register(app)
     emulator.register(app)
 
 
@@ -31,3 +39,7 @@ def main() -> None:
     except TpuctlError as error:
         print(f"tpuctl: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,13 +124,14 @@ def ship(client: RunsApi, workdir: Path, say: Say) -> str:
     """The digest of the archive, which the agent has afterwards."""
     from tpuctl.runs.bundle import pack
 
-    if not workdir.is_dir():
-        raise UserError(f"workdir {workdir} is not a directory")
-    with pack(workdir) as packed:
-        if not client.has_bundle(packed.digest):
-            say(f"sending {workdir} ({packed.size / 1e6:.1f} MB)")
-            client.put_bundle(packed.digest, packed.path)
-        return packed.digest
+    digest, archive = pack(workdir)
+    if not client.has_bundle(digest):
+        say(f"sending {workdir} ({len(archive) / 1e6:.1f} MB)")
+        with tempfile.NamedTemporaryFile(prefix="tpuctl-bundle-") as file:
+            file.write(archive)
+            file.flush()
+            client.put_bundle(digest, Path(file.name))
+    return digest
 
 
 def wait_for_end(client: RunsApi, name: str, clock: Clock, say: Say) -> int:

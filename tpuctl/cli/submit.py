@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from tpuctl.cli.submission import Options
 
 _COMMAND = "tpuctl.submit.command"
 FAILED_OURSELVES = 125
@@ -31,7 +33,7 @@ Examples:
 class SubmitCommand(TyperCommand):
     """Takes everything after the first `--` as the command, before the parser sees (and drops) the `--`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: typer keeps its Context's base private
         if "--" in args:
             at = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[at + 1 :])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tpuctl.base.clock import Clock
 from tpuctl.base.errors import RetryLaterError
@@ -11,6 +12,9 @@ from tpuctl.base.errors import RetryLaterError
 POLL_S = 0.5
 PATIENCE_S = 300.0  # how long following bears an agent that cannot be reached
 OVER = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+
+T = TypeVar("T")
 
 
 class Chunk(Protocol):
@@ -72,10 +76,7 @@ class Tail:
     def _copy(self, attempt: int, *, follow: bool) -> None:
         offset = 0
         while True:
-            at = offset
-            chunk = self._patiently(
-                lambda: self._client.read_logs(self._name, attempt=attempt, rank=self._rank, offset=at), follow
-            )
+            chunk = self._patiently(functools.partial(self._read, attempt, offset), follow)
             self._write(chunk.data)
             self._flush()
             offset = chunk.next_offset
@@ -84,7 +85,10 @@ class Tail:
             if not chunk.data:
                 self._clock.sleep(POLL_S)
 
-    def _patiently(self, ask: Callable[[], Any], follow: bool) -> Any:
+    def _read(self, attempt: int, offset: int) -> Chunk:
+        return self._client.read_logs(self._name, attempt=attempt, rank=self._rank, offset=offset)
+
+    def _patiently(self, ask: Callable[[], T], follow: bool) -> T:
         began_s = self._clock.monotonic()
         while True:
             try:
@@ -96,7 +100,7 @@ class Tail:
 
 
 def header(run: dict[str, Any], number: int, rank: int) -> str:
-    attempt = next((each for each in run.get("attempts", ()) if each["n"] == number), {})
+    attempt: dict[str, Any] = next((each for each in run.get("attempts", ()) if each["n"] == number), {})
     on = ", ".join(each["slice"] for each in attempt.get("slices", ()))
     verdict = attempt.get("verdict") or "open"
     return f"=== {run['name']} attempt {number} on {on or '?'}, rank {rank}, {verdict} ==="
