@@ -19,6 +19,11 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
+    from tpuctl.cli import init, schema, validate
+
+    init.register(app)
+    validate.register(app)
+    schema.register(app)
 
 
 def main() -> None:
@@ -28,3 +33,7 @@ def main() -> None:
     except TpuctlError as error:
         print(f"tpuctl: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

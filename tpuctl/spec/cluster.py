@@ -5,25 +5,48 @@ Durations are seconds (`_s` in the names of the code; the YAML keys have no suff
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from tpuctl.base.ids import ClusterName, PoolName, Zone
+from tpuctl.base.ids import ClusterName, PoolName, Zone, is_plain_name
 from tpuctl.base.units import Instant
 
 Tier = Literal["spot", "on-demand", "reserved"]
+Backend = Literal["gcp", "emulator"]
+Reach = Literal["auto", "direct", "ssh", "iap"]
+MAX_CLUSTER_NAME = 16
+MAX_POOL_NAME = 16
+
+
+def _instant(value: Any) -> Any:
+    return Instant.parse(value) if isinstance(value, str) else value
+
+
+# In JSON an instant is RFC 3339 text, as everywhere in our documents.
+When = Annotated[Instant, BeforeValidator(_instant), PlainSerializer(Instant.iso, return_type=str)]
 
 
 class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
 
 
+def plain(limit: int) -> AfterValidator:
+    """Names become parts of file names, labels and resource names: a document from elsewhere is held to them too."""
+
+    def check(name: str) -> str:
+        if not is_plain_name(name, limit):
+            raise ValueError(f"{name!r} is no plain name of at most {limit} letters, digits and dashes")
+        return name
+
+    return AfterValidator(check)
+
+
 class HeadSpec(Model):
     zone: Zone
     machine: str = "e2-standard-4"
     service_account: str = ""
-    reach: Literal["auto", "direct", "ssh", "iap"] = "auto"
+    reach: Reach = "auto"
 
 
 class GrantEntry(Model):
@@ -34,7 +57,7 @@ class GrantEntry(Model):
 
 
 class GrantSpec(Model):
-    until: Instant | None  # end of that day, UTC; None = no end known
+    until: When | None = None  # end of that day, UTC; None = no end known
     entries: tuple[GrantEntry, ...]
 
 
@@ -69,9 +92,9 @@ class EndpointSpec(Model):
 
 
 class PoolSpec(Model):
-    name: PoolName
+    name: Annotated[PoolName, plain(MAX_POOL_NAME)]
     accelerator: str  # as the API calls it: v4-32, v5litepod-16
-    zones: tuple[Zone, ...]  # exactly one until the provisioning work
+    zones: tuple[Zone, ...] = Field(min_length=1)  # exactly one until the provisioning work
     tier: Tier = "spot"
     runtime: str  # filled with the generation's usual one
     slices: int = Field(ge=0)
@@ -84,9 +107,9 @@ class PoolSpec(Model):
 
 class ClusterSpec(Model):
     version: Literal[1] = 1
-    cluster: ClusterName
+    cluster: Annotated[ClusterName, plain(MAX_CLUSTER_NAME)]
     project: str
-    backend: Literal["gcp", "emulator"] = "gcp"
+    backend: Backend = "gcp"
     head: HeadSpec
     endpoints: EndpointSpec = EndpointSpec()
     grant: GrantSpec | None = None  # None: `grant: none`, or absent with the emulator

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tpuctl.spec.cluster import Model
+from tpuctl.spec.cluster import Model, plain
+
+MAX_RUN_NAME = 40  # `<run>-<epoch>-<k>` is the name of a Ray job and has room in every label
 
 
 class UseEntry(Model):
@@ -23,7 +25,7 @@ class CheckpointSpec(Model):
 
 class RunSpec(Model):
     version: Literal[1] = 1
-    name: str
+    name: Annotated[str, plain(MAX_RUN_NAME)]
     command: str | tuple[str, ...]  # a shell line for bash -eo pipefail, or argv
     workdir: str = ""  # directory to ship, relative to the spec file; "" = ship nothing
     use: tuple[UseEntry, ...] = ()  # empty: any pool
