@@ -96,9 +96,7 @@ class RestCompute:
         return reading(lambda: self._execute(call, what), self._clock)
 
     def _aggregated(self, collection: Any, label: str, value: str, what: str) -> Iterator[Mapping[str, Any]]:
-        call = collection.aggregatedList(
-            project=self._project, filter=f"labels.{label}={value}", returnPartialSuccess=True
-        )
+        call = collection.aggregatedList(project=self._project, filter=f"labels.{label}={value}")
         while call is not None:
             page = self._read(call, what)
             yield page
