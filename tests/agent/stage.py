@@ -220,9 +220,12 @@ class Stage:
         }
         return Seen(Known(self.table(), self.clock.now(), self.clock.monotonic()), jobs, tuple(self.words.values()))
 
-    def table(self) -> RayTable:
-        with self.store.transaction() as tx:
-            rows = [row for row in tx.existing_incarnations() if not row.phase.is_over]
+    def living_rows(self) -> tuple[Incarnation, ...]:
+        with self.store.snapshot() as tx:
+            return tx.living_incarnations()
+
+    def table(self, rows: tuple[Incarnation, ...] | None = None) -> RayTable:
+        rows = self.living_rows() if rows is None else rows
         hosts = [
             RayHost(f"{row.name}-{worker}", row.slice_name, row.name, worker, "boot", "127.0.0.9", 4)
             for row in rows
