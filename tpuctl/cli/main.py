@@ -19,9 +19,10 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import emulator
+    from tpuctl.cli import down, emulator, events, status, up
 
-    emulator.register(app)
+    for verb in (up, down, status, events, emulator):
+        verb.register(app)
 
 
 def main() -> None:
