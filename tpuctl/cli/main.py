@@ -19,17 +19,10 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import cancel, emulator, init, logs, runs, schema, submit, validate, why
+    from tpuctl.cli import cancel, down, emulator, events, init, logs, runs, schema, status, submit, up, validate, why
 
-    init.register(app)
-    validate.register(app)
-    submit.register(app)
-    runs.register(app)
-    logs.register(app)
-    cancel.register(app)
-    why.register(app)
-    schema.register(app)
-    emulator.register(app)
+    for verb in (init, validate, up, down, status, why, events, submit, runs, logs, cancel, schema, emulator):
+        verb.register(app)
 
 
 def main() -> None:
