@@ -6,7 +6,7 @@ import pytest
 
 from tpuctl.base.ids import Epoch, SliceName, Zone
 from tpuctl.store.database import Store
-from tpuctl.store.errors import SliceHeldError
+from tpuctl.store.errors import LeaseTakenError, SliceHeldError
 from tpuctl.store.records import Intent, PassRecord, Phase, ZoneHold
 from tpuctl.testing.builders import EPOCH, POOL, a_run, an_incarnation
 from tpuctl.testing.clock import START
@@ -71,7 +71,7 @@ def test_a_leased_slice_is_not_barred(store: Store) -> None:
         tx.take_leases(a_run().id, 1, [(row.slice_name, row.name)], START)
 
     with pytest.raises(SliceHeldError, match="digits-1"), store.transaction() as tx:
-        tx.bar_slice(row.name, delete_request_id="d", reason="scale-down", now=START)
+        tx.bar_slice(replace(row, delete_request_id="d", delete_reason="scale-down"))
 
     with store.snapshot() as tx:
         assert tx.incarnation(row.name) == row
@@ -83,20 +83,20 @@ def test_a_lost_slice_is_barred_although_a_lease_holds_it(store: Store) -> None:
         tx.put_incarnation(row)
         tx.put_run(a_run())
         tx.take_leases(a_run().id, 1, [(row.slice_name, row.name)], START)
-        barred = tx.bar_slice(row.name, delete_request_id="d", reason="SUSPENDED", now=START, phase=Phase.LOST)
+        tx.bar_slice(replace(row, phase=Phase.LOST, delete_request_id="d"))
 
+    with store.snapshot() as tx:
+        barred = tx.incarnation(row.name)
+    assert barred is not None
     assert (barred.phase, barred.delete_request_id) == (Phase.LOST, "d")
 
 
-def test_barring_twice_keeps_the_first_request_id_and_reason(store: Store) -> None:
+def test_a_barred_slice_is_not_leased(store: Store) -> None:
     row = an_incarnation()
     with store.transaction() as tx:
-        tx.put_incarnation(row)
-        first = tx.bar_slice(row.name, delete_request_id="d1", reason="scale-down", now=START)
-        again = tx.bar_slice(row.name, delete_request_id="d2", reason="other", now=START.plus(9))
-
-    assert again == first
-    assert first.delete_reason == "scale-down"
+        tx.bar_slice(replace(row, delete_request_id="d"))
+        with pytest.raises(LeaseTakenError, match="being deleted"):
+            tx.take_leases(a_run().id, 1, [(row.slice_name, row.name)], START)
 
 
 def test_a_hold_is_replaced_by_a_newer_one_and_ends_with_a_create(store: Store) -> None:

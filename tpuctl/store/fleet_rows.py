@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tpuctl.base.ids import Epoch, PoolName, QrName, SliceName, Zone
-from tpuctl.base.units import Instant
 from tpuctl.store.errors import SliceHeldError
 from tpuctl.store.records import Incarnation, PassRecord, Phase, ZoneHold
 from tpuctl.store.rows import columns_of, from_row, insert_of, to_values, upsert_of
@@ -59,28 +57,19 @@ class FleetRows:
     def put_incarnation(self, row: Incarnation) -> None:
         self._connection.execute(upsert_of("incarnations", Incarnation, ("name",)), to_values(row))
 
-    def bar_slice(
-        self, name: QrName, *, delete_request_id: str, reason: str, now: Instant, phase: Phase = Phase.DELETING
-    ) -> Incarnation:
-        """Decide the deletion of an incarnation, so that from this transaction on nobody can lease it.
+    def bar_slice(self, row: Incarnation) -> None:
+        """Save a row that carries the decision to delete it, so that from this transaction on nobody can lease it.
 
-        Repeating it changes nothing: the first request id and reason stay. Raises SliceHeldError when a lease holds
-        it, except with `phase` LOST: what the service took is no run's any more, whatever the leases say. KeyError
-        when there is no such incarnation.
+        Raises SliceHeldError when a lease holds it, except when it is LOST: what the service took is no run's any
+        more, whatever the leases say.
         """
-        row = self.incarnation(name)
-        if row is None:
-            raise KeyError(name)
-        if row.delete_request_id:
-            return row
-        if phase is not Phase.LOST and row.phase is not Phase.LOST and (holder := self.holder_of(name)) is not None:
-            raise SliceHeldError(f"{name} is held by run {holder}: it is not deleted ({reason}) before the run lets go")
-        since = row.since if row.phase is phase else now
-        barred = replace(
-            row, phase=phase, since=since, reason=reason, delete_request_id=delete_request_id, delete_reason=reason
-        )
-        self.put_incarnation(barred)
-        return barred
+        if not row.delete_request_id:
+            raise ValueError(f"{row.name} carries no decision to delete it")
+        if row.phase is not Phase.LOST and (holder := self.holder_of(row.name)) is not None:
+            raise SliceHeldError(
+                f"{row.name} is held by run {holder}: it is not deleted ({row.delete_reason}) before the run lets go"
+            )
+        self.put_incarnation(row)
 
     def holder_of(self, name: QrName) -> str | None:
         """The id of the run whose lease holds this incarnation."""
