@@ -1,4 +1,4 @@
-"""Whole attempts on real Ray with fake hosts: the supervisor as its own process, orders and outcomes as files."""
+"""Whole attempts on a real Ray cluster with fake hosts: the supervisor as a process, orders and outcomes as files."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tpuctl.agent.passes import Passes
 from tpuctl.agent.picture import events_since, read_picture
 
 MAX_WAIT_S = 3600.0
-MAX_EVENTS = 1000
+MAX_EVENTS = 10_000
 
 
 def routes(home: Home, passes: Passes) -> list[web.RouteDef]:

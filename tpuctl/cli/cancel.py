@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from tpuctl.cli.options import SPEC, SpecFile, StateDir, say
 
 HELP = """Cancel a run. Its programs get SIGTERM at once and their grace to save; every descendant is ended before the
 slices are free for others. A run in the queue is cancelled at once. Repeating it is harmless.
@@ -23,13 +24,12 @@ def register(app: typer.Typer) -> None:
 
 def cancel(
     name: Annotated[str, typer.Argument(help="A run's name or id.")],
-    file: Annotated[Path, typer.Option("-f", "--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = Path(
-        "tpuctl.yaml"
-    ),
+    file: SpecFile = SPEC,
+    state_dir: StateDir = None,
 ) -> None:
     from tpuctl import app
 
-    state = app.connect(app.basis(), file).cancel(name)
+    state = app.connect(app.basis(state_dir), file).cancel(name)["state"]
     typer.echo(state)
     if state not in ("SUCCEEDED", "FAILED", "CANCELLED"):
-        typer.echo(f"{name} is told to stop; 'tpuctl runs {name}' shows its end", err=True)
+        say(f"{name} is told to stop; 'tpuctl runs {name}' shows its end")

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tpuctl.cli.options import SPEC, StateDir, say
+
 HELP = """Print a run's output: all attempts, one rank. The bytes go to stdout as the program wrote them; a header line
 before each attempt goes to stderr.
 
@@ -29,18 +31,17 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Until the run is over.")] = False,
     rank: Annotated[int, typer.Option(min=0, help="Which rank.")] = 0,
     attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.")] = None,
-    file: Annotated[Path, typer.Option("--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = Path(
-        "tpuctl.yaml"
-    ),
+    file: Annotated[Path, typer.Option("--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = SPEC,
     headers: Annotated[bool, typer.Option("--headers/--no-headers", help="A line before each attempt.")] = True,
+    state_dir: StateDir = None,
 ) -> None:
     from tpuctl import app
     from tpuctl.cli.tailing import Tail
 
-    def say(text: str) -> None:
+    def tell(text: str) -> None:
         if headers:
-            typer.echo(text, err=True)
+            say(text)
 
-    here = app.basis()
-    tail = Tail(app.connect(here, file), name, rank, here.clock, sys.stdout.buffer.write, sys.stdout.buffer.flush, say)
+    here = app.basis(state_dir)
+    tail = Tail(app.connect(here, file), name, rank, here.clock, sys.stdout.buffer.write, sys.stdout.buffer.flush, tell)
     tail.show(attempt, follow=follow)

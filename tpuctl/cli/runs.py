@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir
 
 HELP = """List runs, or show one with its attempts, verdicts and evidence.
 
@@ -23,17 +24,16 @@ def register(app: typer.Typer) -> None:
 
 def runs(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="A run's name or id.")] = "",
-    file: Annotated[Path, typer.Option("-f", "--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = Path(
-        "tpuctl.yaml"
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="The document itself.")] = False,
+    file: SpecFile = SPEC,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
 ) -> None:
     import json
 
     from tpuctl import app
     from tpuctl.report.runs import render_run, render_runs
 
-    here = app.basis()
+    here = app.basis(state_dir)
     client = app.connect(here, file)
     document = client.run(name) if name else client.runs()
     now = here.clock.now()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from tpuctl.cli.options import SPEC, SpecFile, StateDir, say
+
 if TYPE_CHECKING:
     from tpuctl.cli.submission import Options
 
@@ -48,9 +50,7 @@ def register(app: typer.Typer) -> None:
 def submit(
     ctx: typer.Context,
     run_file: Annotated[Path | None, typer.Argument(metavar="[RUN.yaml]", help="The run's spec.")] = None,
-    file: Annotated[Path, typer.Option("-f", "--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = Path(
-        "tpuctl.yaml"
-    ),
+    file: SpecFile = SPEC,
     name: Annotated[str, typer.Option(help="The run's name; default: after the program.")] = "",
     pool: Annotated[list[str] | None, typer.Option(help="A pool it may use; may be repeated, first preferred.")] = None,
     slices: Annotated[int | None, typer.Option(min=1, help="How many slices it takes.")] = None,
@@ -62,6 +62,7 @@ def submit(
     max_failures: Annotated[int | None, typer.Option(min=0, help="Failures it survives; preemptions are free.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is over; exit with the program's status.")] = False,
+    state_dir: StateDir = None,
 ) -> None:
     from tpuctl.base.errors import TpuctlError
     from tpuctl.cli.submission import Options
@@ -70,25 +71,30 @@ def submit(
         name, tuple(pool or ()), slices, tuple(env or ()), workdir, checkpoint_dir, max_failures, priority
     )
     try:
-        status = _submit(run_file, ctx.meta.get(_COMMAND), file, options, wait=wait)
+        status = _submit(run_file, ctx.meta.get(_COMMAND), file, options, state_dir, wait=wait)
     except TpuctlError as error:
         if not wait:
             raise
-        typer.echo(f"tpuctl: {error}", err=True)
+        say(f"tpuctl: {error}")
         raise typer.Exit(FAILED_OURSELVES) from error
     raise typer.Exit(status)
 
 
-def _submit(run_file: Path | None, command: tuple[str, ...] | None, file: Path, options: Options, *, wait: bool) -> int:
+def _submit(
+    run_file: Path | None,
+    command: tuple[str, ...] | None,
+    file: Path,
+    options: Options,
+    state_dir: Path | None,
+    *,
+    wait: bool,
+) -> int:
     from getpass import getuser
 
     from tpuctl import app
     from tpuctl.cli.submission import parcel, send, wait_for_end
 
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
-    here = app.basis()
+    here = app.basis(state_dir)
     wish = parcel(run_file, command, options, here.clock.now())
     client = app.connect(here, file)
     run = send(client, wish, getuser(), here.chance.request_id(), here.clock, say)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir
 
 HELP = """Say why a run, a slice or a queued resource is in the state that it is in, and what would change it.
 
@@ -23,17 +24,16 @@ def register(app: typer.Typer) -> None:
 
 def why(
     name: Annotated[str, typer.Argument(help="A run's name or id, a slice (v4-0) or a queued resource.")],
-    file: Annotated[Path, typer.Option("-f", "--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")] = Path(
-        "tpuctl.yaml"
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="The document itself.")] = False,
+    file: SpecFile = SPEC,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
 ) -> None:
     import json
 
     from tpuctl import app
     from tpuctl.report.why import render_why
 
-    here = app.basis()
+    here = app.basis(state_dir)
     document = app.connect(here, file).why(name)
     if as_json:
         typer.echo(json.dumps({"version": 1, "at": here.clock.now().iso(), **document}, indent=1))
