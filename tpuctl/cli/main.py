@@ -19,9 +19,9 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import emulator, init, schema, validate
+    from tpuctl.cli import cancel, down, emulator, events, init, logs, runs, schema, status, submit, up, validate, why
 
-    for verb in (init, validate, schema, emulator):
+    for verb in (init, validate, up, down, status, why, events, submit, runs, logs, cancel, schema, emulator):
         verb.register(app)
 
 

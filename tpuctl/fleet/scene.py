@@ -1,0 +1,138 @@
+"""All that a plan is made from, and the looking-up in it. Pure; one Scene a pass."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tpuctl.base.ids import ClusterName, Epoch, IncarnationId, QrName, RunId, Zone
+from tpuctl.base.units import Instant
+from tpuctl.cloud.model import Known, Listing, Node, NodeState, QrState, QueuedResource, Unknown, UnrecognisedState
+from tpuctl.fleet.model import FleetView, RayTable
+from tpuctl.spec.cluster import ClusterSpec, DetectionSpec, PoolSpec
+from tpuctl.store.records import Incarnation, Lease
+
+T = TypeVar("T")
+
+# No effect rests on an observation that is older. The observation's age is taken on the clock that counts suspend: a
+# laptop lid or a stopped VM between looking and doing does not hide in it.
+FRESH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A complete list does not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """It could not be looked at. Nothing follows."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Something of that name stands there that is not ours by its labels. Never touched."""
+
+    queued: QueuedResource
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What this pass sees of one incarnation."""
+
+    queued: QueuedResource | Absent | Unseen | Foreign
+    node: Node | Absent | Unseen
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    spec: ClusterSpec | None
+    wanted: bool
+    view: FleetView
+    leases: tuple[Lease, ...]
+    now: Instant
+    monotonic_s: float
+    epoch: Epoch
+    cluster: ClusterName
+    salt: str  # a fresh UUID a pass; request ids are made from it, so that the planner rolls no dice
+
+    def request_id(self, name: QrName, verb: str) -> str:
+        """The same within a pass. Never the same in two passes: a name that a lost store lets be used again must not
+        meet the service's memory of an earlier request."""
+        return str(uuid.uuid5(uuid.UUID(self.salt), f"{verb} {name}"))
+
+    def holder_of(self, name: QrName) -> RunId | None:
+        return next((lease.run_id for lease in self.leases if lease.incarnation == name), None)
+
+    def pool(self, name: str) -> PoolSpec | None:
+        return None if self.spec is None else self.spec.pool(name)
+
+    @property
+    def detection(self) -> DetectionSpec:
+        return DetectionSpec() if self.spec is None else self.spec.detection
+
+    @property
+    def ray(self) -> RayTable | Unseen:
+        if isinstance(self.view.ray, Unknown):
+            return Unseen(self.view.ray.reason)
+        return Unseen("Ray's node table is old") if self._is_stale(self.view.ray) else self.view.ray.value
+
+    def queued_in(self, zone: Zone) -> Listing[QueuedResource] | Unseen:
+        for view in self.view.zones:
+            if view.zone == zone:
+                return self._usable(view.queued_resources, zone, "queued resources")
+        return Unseen(f"{zone} was not looked at")
+
+    def nodes_in(self, zone: Zone) -> Listing[Node] | Unseen:
+        for view in self.view.zones:
+            if view.zone == zone:
+                return self._usable(view.nodes, zone, "nodes")
+        return Unseen(f"{zone} was not looked at")
+
+    def sees_all_of(self, zone: Zone) -> bool:
+        """What is missing from the list of queued resources is absent."""
+        listing = self.queued_in(zone)
+        return isinstance(listing, Listing) and listing.complete
+
+    def look_at(self, row: Incarnation) -> Sight:
+        return Sight(self._queued_of(row), self._node_of(row))
+
+    def identity_of(self, queued: QueuedResource) -> IncarnationId | None:
+        """Whose incarnation it is, by its labels alone; None when it is not of this cluster."""
+        made = IncarnationId.from_labels(dict(queued.labels))
+        return made if made is not None and made.cluster == self.cluster else None
+
+    def _queued_of(self, row: Incarnation) -> QueuedResource | Absent | Unseen | Foreign:
+        listing = self.queued_in(row.zone)
+        if isinstance(listing, Unseen):
+            return listing
+        found = next((each for each in listing.items if each.name == row.name), None)
+        if found is None:
+            return Absent() if listing.complete else Unseen(f"the list of {row.zone} is not complete")
+        made = self.identity_of(found)
+        return found if made is not None and made.qr_name == row.name else Foreign(found)
+
+    def _node_of(self, row: Incarnation) -> Node | Absent | Unseen:
+        listing = self.nodes_in(row.zone)
+        if isinstance(listing, Unseen):
+            return listing
+        for node in listing.items:
+            # A node of the same name that another queued resource made is not this incarnation's.
+            if node.node_id == row.name and node.queued_resource in (None, row.name):
+                return node
+        return Absent() if listing.complete else Unseen(f"the list of {row.zone} is not complete")
+
+    def _usable(self, seen: Known[Listing[T]] | Unknown, zone: Zone, what: str) -> Listing[T] | Unseen:
+        if isinstance(seen, Unknown):
+            return Unseen(f"the {what} of {zone} could not be listed: {seen.reason}")
+        return Unseen(f"the list of {what} of {zone} is old") if self._is_stale(seen) else seen.value
+
+    def _is_stale(self, seen: Known[object]) -> bool:
+        return self.monotonic_s - seen.monotonic_s > FRESH_S
+
+
+def state_text(state: QrState | NodeState | UnrecognisedState) -> str:
+    return state.raw if isinstance(state, UnrecognisedState) else state.name
