@@ -13,7 +13,7 @@ import pytest
 
 from tpuctl.base.clock import SystemClock
 from tpuctl.emulator import remote
-from tpuctl.emulator.server import ServerOptions
+from tpuctl.emulator.options import ServerOptions
 
 pytestmark = pytest.mark.gcloud
 Gcloud = Callable[..., subprocess.CompletedProcess[str]]

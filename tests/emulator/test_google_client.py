@@ -17,8 +17,8 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuRestTransport
 
 from tpuctl.base.clock import SystemClock
 from tpuctl.emulator import remote
+from tpuctl.emulator.options import ServerOptions
 from tpuctl.emulator.scenario import Latencies, Settings
-from tpuctl.emulator.server import ServerOptions
 from tpuctl.testing.clock import FakeClock
 from tpuctl.testing.in_process import EmulatedCloud
 

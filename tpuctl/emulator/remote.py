@@ -22,7 +22,7 @@ from tpuctl.base.process import (
     signal_all,
     spawn,
 )
-from tpuctl.emulator.server import ServerOptions
+from tpuctl.emulator.options import ServerOptions
 from tpuctl.emulator.state_file import EmulatorState, directory_of, make_directory, read_state, running
 
 START_LIMIT_S = 30.0
