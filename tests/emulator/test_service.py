@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from tpuctl.base.clock import SystemClock
+from tpuctl.base.errors import TpuctlError
 from tpuctl.emulator.cloud import Cloud
 from tpuctl.emulator.control import Control
 from tpuctl.emulator.events import VmBooted, VmEvent, VmKill, VmStart
@@ -30,6 +31,7 @@ class RecordingMachines:
     def __init__(self) -> None:
         self.seen: list[VmEvent] = []
         self.ended = False
+        self.failing = False
         self.service: Service | None = None
 
     async def start(self) -> None:
@@ -37,6 +39,9 @@ class RecordingMachines:
 
     async def carry_out(self, events: Sequence[VmEvent]) -> None:
         self.seen += events
+        if self.failing:
+            self.failing = False
+            raise TpuctlError("no room for the machine")
         for event in events:
             if isinstance(event, VmStart) and self.service is not None:
                 self.service.report(VmBooted(event.vm.name))
@@ -235,5 +240,21 @@ def test_call_log_and_history_tell_effects_and_labels() -> None:
             states = [change["state"] for change in history["history"] if "/nodes/" in change["resource"]]
             assert states == ["CREATING", "READY"]
             assert json.dumps(log)
+
+    asyncio.run(story())
+
+
+def test_machine_that_cannot_be_started_is_that_nodes_trouble_alone() -> None:
+    async def story() -> None:
+        async with running() as here:
+            here.machines.failing = True
+            await here.create("unlucky")
+
+            async def tried() -> bool:
+                return not here.machines.failing
+
+            await here.until(tried)
+            await here.ready("q")
+            assert await here.node_state("unlucky") == "CREATING"
 
     asyncio.run(story())

@@ -11,6 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from tpuctl.base.clock import Clock
+from tpuctl.base.errors import TpuctlError
 from tpuctl.emulator.cloud import Cloud
 from tpuctl.emulator.events import VmEvent, VmReport
 from tpuctl.emulator.wire import Request, Response
@@ -94,7 +95,11 @@ class Service:
             events = await self._pending.get()
             for event in events:
                 self._log(_line(event))
-            await machines.carry_out(events)
+            try:
+                await machines.carry_out(events)
+            except TpuctlError as error:
+                # One machine's failure must not end the cloud of all others: its callers see a host that is not up.
+                self._log(f"failed: {error}")
 
     async def _pause(self, seconds: float) -> None:
         """Ends early when the service stops: no hanging call holds that up."""
