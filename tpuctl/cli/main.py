@@ -19,11 +19,10 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import init, schema, validate
+    from tpuctl.cli import emulator, init, schema, validate
 
-    init.register(app)
-    validate.register(app)
-    schema.register(app)
+    for verb in (init, validate, schema, emulator):
+        verb.register(app)
 
 
 def main() -> None:

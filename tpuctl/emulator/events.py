@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,9 @@ class VmDescription:
     numeric_id: int
     attributes: Mapping[str, str]  # instance/attributes/*, the service's own and the user's
     chips: int = 0  # device files
-    disks: tuple[str, ...] = ()  # names of attached data disks, as devices google-<device name>
+    disks: tuple[str, ...] = ()  # device names of attached data disks: google-<device name>
     preemptible: bool = False
+    disk_of_device: Mapping[str, str] = field(default_factory=dict)  # device name -> the one name of that disk's bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class RunWant:
     max_slices: int
     max_failures: int
     max_losses: int  # the bounded budget shared by host fault and lost contact
+    grace_s: float = 30.0  # between SIGTERM and SIGKILL when the program is asked to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class HostLoss:
     slice: SliceName
     incarnation: QrName
     worker: int
-    kind: str  # "unreachable" | "dead" | "draining" | "worker-died" (its Ray worker died, the node lives)
+    kind: str  # "unreachable" | "dead" | "draining" | "worker-died" (the node lives) | "refused" (would not start it)
     at: Instant
 
 
@@ -104,6 +105,7 @@ class CloudWord:
     state: str  # "taken" (preempted, suspended, failed, gone) | "healthy" | "unknown"
     text: str
     asked_at: Instant
+    node_gone: bool = False  # the node exists no more, so nothing on it computes: its fence need not be waited for
 
 
 # What the planner returns. Each action carries its reason.
@@ -160,6 +162,16 @@ class Wait:
 
     run_id: RunId
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebook:
+    """The cloud's word came after the verdict: move one charge from `losses` to `preemptions`. Not a RunAction."""
+
+    run_id: RunId
+    attempt: int
+    verdict: Verdict
+    evidence: str
 
 
 RunAction = StartAttempt | StopAttempt | AskCloud | CloseAttempt | Wait

@@ -1,0 +1,107 @@
+"""Cloud TPU's messages to and from our types. Raw protobuf is read, since proto-plus warns at each unknown number."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeVar
+
+from google.cloud import tpu_v2
+
+from tpuctl.base.ids import QrName, Zone
+from tpuctl.base.units import Instant
+from tpuctl.cloud.model import (
+    Initiator,
+    Node,
+    NodeHealth,
+    NodeState,
+    QrRequest,
+    QrState,
+    QueuedResource,
+    UnrecognisedState,
+)
+
+E = TypeVar("E", bound=Enum)
+
+
+def recognised(enum: type[E], number: int) -> E | UnrecognisedState:
+    """0 is what an unknown enum *string* becomes on its way through the client: unrecognised, never a default."""
+    try:
+        return enum(number)
+    except ValueError:
+        return UnrecognisedState(str(number) if number else "STATE_UNSPECIFIED")
+
+
+def last_segment(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
+
+
+def zone_in(name: str) -> Zone:
+    """`…/locations/us-east5-b/nodes/n` → `us-east5-b`; "" when the name has none."""
+    parts = name.split("/")
+    return Zone(parts[parts.index("locations") + 1]) if "locations" in parts[:-1] else Zone("")
+
+
+def queued_resource_of(message: Any) -> QueuedResource:
+    """From a raw QueuedResource message."""
+    specs = list(message.tpu.node_spec)
+    first = specs[0].node if specs else None
+    initiator = recognised(Initiator, message.state.state_initiator)
+    failed = message.state.failed_data.error
+    return QueuedResource(
+        name=QrName(last_segment(message.name)),
+        zone=zone_in(message.name),
+        state=recognised(QrState, message.state.state),
+        initiator=initiator if isinstance(initiator, Initiator) else None,
+        node_ids=tuple(spec.node_id for spec in specs if spec.node_id),
+        accelerator_type=first.accelerator_type if first is not None else "",
+        runtime_version=first.runtime_version if first is not None else "",
+        spot=message.HasField("spot"),
+        labels=dict(first.labels) if first is not None else {},
+        created=_instant(message, "create_time"),
+        error=failed.message if message.state.HasField("failed_data") else None,
+    )
+
+
+def node_of(message: Any) -> Node:
+    """From a raw Node message."""
+    return Node(
+        node_id=last_segment(message.name),
+        zone=zone_in(message.name),
+        state=recognised(NodeState, message.state),
+        health=recognised(NodeHealth, message.health) if message.health else None,
+        health_description=message.health_description,
+        queued_resource=QrName(last_segment(message.queued_resource)) if message.queued_resource else None,
+        accelerator_type=message.accelerator_type,
+        labels=dict(message.labels),
+        # With several network configs each worker has as many entries in a row; the first is its own.
+        addresses=tuple(end.ip_address for end in message.network_endpoints)[:: len(message.network_configs) or 1],
+        created=_instant(message, "create_time"),
+    )
+
+
+def _instant(message: Any, field: str) -> Instant | None:
+    return Instant(getattr(message, field).ToNanoseconds() / 1e9) if message.HasField(field) else None
+
+
+def create_request(project: str, request: QrRequest, request_id: str) -> tpu_v2.CreateQueuedResourceRequest:
+    """One slice. Tier: spot, or none, which means on-demand. External addresses are always said: unset means none."""
+    parent = f"projects/{project}/locations/{request.zone}"
+    node = tpu_v2.Node(
+        accelerator_type=request.accelerator_type,
+        runtime_version=request.runtime_version,
+        network_config=tpu_v2.NetworkConfig(
+            network=request.network, subnetwork=request.subnetwork, enable_external_ips=request.external_ips
+        ),
+        labels=dict(request.labels),
+        metadata=dict(request.metadata),
+        tags=list(request.tags),
+        service_account=tpu_v2.ServiceAccount(email=request.service_account) if request.service_account else None,
+    )
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=request.name, node=node)
+    queued = tpu_v2.QueuedResource(
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]),
+        spot=tpu_v2.QueuedResource.Spot() if request.spot else None,
+    )
+    return tpu_v2.CreateQueuedResourceRequest(
+        parent=parent, queued_resource_id=request.name, queued_resource=queued, request_id=request_id
+    )

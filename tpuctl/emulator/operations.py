@@ -1,0 +1,87 @@
+"""Long-running operations of the TPU service: made by a call, finished by the timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tpuctl.base.units import Instant
+from tpuctl.emulator.wire import Json, ServiceError
+from tpuctl.emulator.world import World
+
+
+@dataclass(slots=True)
+class Operation:
+    name: str
+    target: str
+    verb: str
+    created: Instant
+    ended: Instant | None = None
+    response: Json | None = None
+    response_type: str = ""
+    error: Json | None = None
+
+    def document(self, version: str) -> Json:
+        metadata: Json = {
+            "@type": f"type.googleapis.com/google.cloud.tpu.{version}.OperationMetadata",
+            "createTime": self.created.iso(),
+            "target": self.target,
+            "verb": self.verb,
+            "cancelRequested": False,
+            "apiVersion": version,
+        }
+        document: Json = {"name": self.name, "metadata": metadata, "done": self.ended is not None}
+        if self.ended is None:
+            return document
+        metadata["endTime"] = self.ended.iso()
+        if self.error is not None:
+            document["error"] = self.error
+        elif self.response is None:
+            document["response"] = {"@type": "type.googleapis.com/google.protobuf.Empty"}
+        else:
+            kind = f"type.googleapis.com/google.cloud.tpu.{version}.{self.response_type}"
+            document["response"] = {"@type": kind, **self.response}
+        return document
+
+
+class Operations:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._all: dict[str, Operation] = {}
+        self._by_request: dict[tuple[str, str, str], str] = {}
+
+    def begin(self, now: Instant, parent: str, target: str, verb: str, request_id: str = "") -> Operation:
+        chance = self._world.chance
+        parts = f"{chance.getrandbits(48):012x}-{chance.getrandbits(32):08x}-{chance.getrandbits(32):08x}"
+        name = f"{parent}/operations/operation-{int(now.unix_s * 1000)}-{parts}"
+        operation = self._all[name] = Operation(name, target, verb, now)
+        if request_id:
+            self._by_request[verb, target, request_id] = name
+        return operation
+
+    def repeated(self, verb: str, target: str, request_id: str) -> Operation | None:
+        """The operation of the same call under the same request id: a repeat has no effect of its own."""
+        name = self._by_request.get((verb, target, request_id)) if request_id else None
+        return self._all.get(name) if name else None
+
+    def get(self, name: str) -> Operation:
+        """Raises ServiceError NOT_FOUND."""
+        if name not in self._all:
+            raise ServiceError("NOT_FOUND", f"Resource '{name}' was not found")
+        return self._all[name]
+
+    def drop(self, name: str) -> None:
+        self.get(name)
+        del self._all[name]
+
+    def below(self, parent: str) -> list[Operation]:
+        return [operation for name, operation in self._all.items() if name.startswith(f"{parent}/operations/")]
+
+
+def finish(operation: Operation, now: Instant, kind: str = "", response: Json | None = None) -> None:
+    if operation.ended is None:
+        operation.ended, operation.response_type, operation.response = now, kind, response
+
+
+def fail(operation: Operation, now: Instant, error: Json) -> None:
+    if operation.ended is None:
+        operation.ended, operation.error = now, error

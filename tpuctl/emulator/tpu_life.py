@@ -1,0 +1,240 @@
+"""The life of queued resources and nodes: which state follows which, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol
+
+from tpuctl.base.units import Instant
+from tpuctl.emulator.capacity import Capacity, Holding
+from tpuctl.emulator.operations import Operation, Operations, fail, finish
+from tpuctl.emulator.tpu_machines import furnish, start_machines, stop_machines
+from tpuctl.emulator.tpu_records import ARROWS, Asked, NodeRecord, QrState, QueuedRecord
+from tpuctl.emulator.wire import Json
+from tpuctl.emulator.world import World
+
+
+class NodeWatcher(Protocol):
+    def node_ready(self, now: Instant, node: NodeRecord) -> None:
+        """Called once for each node, when all its hosts are up."""
+        ...
+
+
+class TpuLife:
+    def __init__(self, world: World, operations: Operations) -> None:
+        self.world = world
+        self.operations = operations
+        self.capacity = Capacity(world.settings.capacity)
+        self.queued: dict[str, QueuedRecord] = {}  # by full name, in order of creation
+        self.nodes: dict[str, NodeRecord] = {}
+        self.watchers: list[NodeWatcher] = []
+
+    # Creation
+
+    def create(
+        self, now: Instant, name: str, project: str, asked: Asked, operation: Operation, doom: Json | None
+    ) -> QueuedRecord:
+        """The request is stored. `doom`: it will fail with this google.rpc.Status when it is judged."""
+        zone = name.split("/")[3]
+        record = self.queued[name] = QueuedRecord(name, zone, project, asked, now)
+        self.world.note(now, name, record.state.value, "created", record.labels)
+        if asked.valid_until is not None:
+            self.world.timeline.at(asked.valid_until, lambda at: self._expire(at, record))
+        self.world.later(
+            now, self.world.settings.latencies.accepted, lambda at: self._judge(at, record, operation, doom)
+        )
+        return record
+
+    def _judge(self, now: Instant, record: QueuedRecord, operation: Operation, doom: Json | None) -> None:
+        if record.state is not QrState.CREATING:
+            fail(operation, now, {"code": 1, "message": "The operation was cancelled."})
+            return
+        if doom is not None:
+            fail(operation, now, doom)
+            self._fail(now, record, doom)
+            return
+        self._move(now, record, QrState.ACCEPTED, "admitted")
+        finish(operation, now, "QueuedResource", record.document())
+        half = self.world.settings.latencies.waiting / 2
+        self.world.later(now, half, lambda at: self._wait(at, record, half))
+
+    def _wait(self, now: Instant, record: QueuedRecord, half: float) -> None:
+        if record.state is not QrState.ACCEPTED:
+            return
+        self._move(now, record, QrState.WAITING_FOR_RESOURCES, "in the queue")
+        ready = now.plus(half)
+        if record.asked.valid_after is not None:
+            ready = max(ready, record.asked.valid_after)
+        record.ready_for_grant = ready
+        self.world.timeline.at(ready, self.grant_what_fits)
+
+    def _expire(self, now: Instant, record: QueuedRecord) -> None:
+        if record.state in (QrState.CREATING, QrState.ACCEPTED, QrState.WAITING_FOR_RESOURCES):
+            text = "The queued resource could not be provisioned before its valid-until time."
+            self._fail(now, record, {"code": 4, "message": text})
+
+    def _fail(self, now: Instant, record: QueuedRecord, error: Json) -> None:
+        record.error = error
+        self._move(now, record, QrState.FAILED, str(error.get("message", "")))
+
+    # Granting
+
+    def grant_what_fits(self, now: Instant) -> None:
+        """In order of creation; a large request that does not fit does not hold up a smaller one behind it."""
+        for record in list(self.queued.values()):
+            due = record.ready_for_grant is not None and record.ready_for_grant <= now
+            if record.state is QrState.WAITING_FOR_RESOURCES and due and self._fits(record, now):
+                self._grant(now, record)
+
+    def _fits(self, record: QueuedRecord, now: Instant) -> bool:
+        asked = record.asked
+        if self.world.addresses.free < asked.accelerator.hosts * len(asked.node_ids):
+            return False
+        return self.capacity.fits(record.zone, asked.accelerator, record.chips, self._age(now))
+
+    def _age(self, now: Instant) -> float:
+        return 0.0 if self.world.started is None else now.since(self.world.started)
+
+    def _grant(self, now: Instant, record: QueuedRecord) -> None:
+        asked = record.asked
+        self.capacity.hold(Holding(record.name, record.zone, asked.accelerator, record.chips))
+        self._move(now, record, QrState.PROVISIONING, "granted")
+        many = len(asked.node_ids)
+        for index, name in enumerate(record.node_names):
+            node = NodeRecord(
+                name, record.zone, record.project, asked.accelerator, asked.template, self.world.number(), now,
+                queued=record.name, multislice=(index, many) if many > 1 else None, spot=asked.tier == "spot",
+            )  # fmt: skip
+            furnish(self.world, node)
+            self.nodes[name] = node
+            self._node_state(now, node, "CREATING", "granted")
+        self.world.later(now, self.world.settings.latencies.provisioning, lambda at: self._activate(at, record))
+
+    def _activate(self, now: Instant, record: QueuedRecord) -> None:
+        if record.state is not QrState.PROVISIONING:
+            return
+        self._move(now, record, QrState.ACTIVE, "nodes were made")
+        nodes = tuple(self.nodes_of(record))
+        for node in nodes:
+            start_machines(self.world, node, nodes)
+            if self.world.settings.boot_by_themselves:
+                self.world.later(now, self.world.settings.latencies.boot, partial(self._boot_all, node))
+
+    def _boot_all(self, node: NodeRecord, now: Instant) -> None:
+        for vm in node.vms:
+            self.booted(now, node, vm)
+
+    def booted(self, now: Instant, node: NodeRecord, vm: str) -> None:
+        """One machine is up. The node is READY when all are."""
+        if vm not in node.vms:
+            return
+        node.booted.add(vm)
+        if node.state == "CREATING" and node.booted == set(node.vms):
+            self._node_state(now, node, "READY", "all hosts are up")
+            for watcher in self.watchers:
+                watcher.node_ready(now, node)
+
+    # Loss
+
+    def lose(self, now: Instant, node: NodeRecord, *, shows: str, lag_s: float = 0.0) -> None:
+        """The service takes the node's whole queued resource: machines end at once; the queued resource follows after
+        `lag_s`. `shows`: PREEMPTED, TERMINATED, or `gone` for a node that is not even listed."""
+        record = self.queued[node.queued]
+        for each in self.nodes_of(record):
+            stop_machines(self.world, each)
+            each.booted.clear()
+            if shows == "gone":
+                self._drop_node(now, each, "preempted")
+            elif each.state != "DELETING":
+                self._node_state(now, each, shows, "preempted")
+        self.capacity.release(record.name)
+        if lag_s > 0:
+            self.world.later(now, lag_s, lambda at: self._suspend(at, record, "SERVICE", "preempted"))
+        else:
+            self._suspend(now, record, "SERVICE", "preempted")
+        self.world.timeline.at(now, self.grant_what_fits)
+
+    def _suspend(self, now: Instant, record: QueuedRecord, initiator: str, why: str) -> None:
+        if record.state not in (QrState.ACTIVE, QrState.PROVISIONING):
+            return
+        record.initiator = initiator
+        self._move(now, record, QrState.SUSPENDING, why)
+        self.world.later(now, self.world.settings.latencies.suspending, lambda at: self._suspended(at, record, why))
+
+    def _suspended(self, now: Instant, record: QueuedRecord, why: str) -> None:
+        if record.state is QrState.SUSPENDING:
+            self._release(now, record, why)
+            self._move(now, record, QrState.SUSPENDED, why)
+
+    # Deletion
+
+    def delete(self, now: Instant, record: QueuedRecord, operation: Operation) -> None:
+        """With its nodes, whatever state they are in."""
+        self._move(now, record, QrState.DELETING, "delete was called")
+        for node in self.nodes_of(record):
+            stop_machines(self.world, node)
+            self._node_state(now, node, "DELETING", "its queued resource is deleted")
+        self.world.later(now, self.world.settings.latencies.deleting, lambda at: self._gone(at, record, operation))
+
+    def _gone(self, now: Instant, record: QueuedRecord, operation: Operation) -> None:
+        self._release(now, record, "deleted")
+        del self.queued[record.name]
+        self.world.note(now, record.name, "GONE", "deleted", record.labels)
+        finish(operation, now)
+
+    def delete_node(self, now: Instant, node: NodeRecord, operation: Operation) -> None:
+        """The user deletes a node by hand: its queued resource suspends, and its other nodes go with it."""
+        record = self.queued[node.queued]
+        for each in self.nodes_of(record):
+            stop_machines(self.world, each)
+            if each.state != "DELETING":
+                self._node_state(now, each, "DELETING", "delete was called")
+
+        def gone(at: Instant) -> None:
+            finish(operation, at)
+            if self.queued.get(record.name) is record:
+                self._release(at, record, "a node was deleted")
+                self._suspend(at, record, "USER", "a node was deleted")
+
+        self.world.later(now, self.world.settings.latencies.deleting, gone)
+
+    def _release(self, now: Instant, record: QueuedRecord, why: str) -> None:
+        """Nodes are gone and their chips free."""
+        for node in list(self.nodes_of(record)):
+            stop_machines(self.world, node)
+            self._drop_node(now, node, why)
+        if self.capacity.release(record.name):
+            self.world.timeline.at(now, self.grant_what_fits)
+
+    # Looking
+
+    def nodes_of(self, record: QueuedRecord) -> Iterable[NodeRecord]:
+        found = [self.nodes.get(name) for name in record.node_names]
+        return [node for node in found if node is not None and node.queued == record.name]
+
+    def held_quota(self, project: str, zone: str, generation: str, tier: str) -> int:
+        """Chips that count: every request that exists, dead ones too; waiting ones by setting."""
+        waiting = (QrState.CREATING, QrState.ACCEPTED, QrState.WAITING_FOR_RESOURCES)
+        return sum(
+            record.chips
+            for record in self.queued.values()
+            if (record.project, record.zone) == (project, zone)
+            and record.asked.accelerator.generation.key == generation
+            and record.asked.tier == tier
+            and (self.world.settings.quota_counts_waiting or record.state not in waiting)
+        )
+
+    def _move(self, now: Instant, record: QueuedRecord, state: QrState, why: str) -> None:
+        if state not in ARROWS[record.state]:
+            raise AssertionError(f"{record.name}: {record.state.value} -> {state.value} is no arrow of the service")
+        record.state = state
+        self.world.note(now, record.name, state.value, why, record.labels)
+
+    def _node_state(self, now: Instant, node: NodeRecord, state: str, why: str) -> None:
+        node.state = state
+        self.world.note(now, node.name, state, why, node.labels)
+
+    def _drop_node(self, now: Instant, node: NodeRecord, why: str) -> None:
+        del self.nodes[node.name]
+        self.world.note(now, node.name, "GONE", why, node.labels)
