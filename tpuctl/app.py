@@ -6,14 +6,34 @@ Heavy imports (Google's clients, Ray) stand inside the builder that needs them, 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tpuctl.base.chance import Chance, SystemChance
 from tpuctl.base.clock import Clock, SystemClock
+from tpuctl.base.errors import UserError
+from tpuctl.base.files import read_json
+from tpuctl.base.ids import Zone
+from tpuctl.base.units import Instant
 from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
-from tpuctl.spec.cluster import ClusterSpec
+
+if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, the rest is imported where it is used
+    from tpuctl.client import AgentClient
+    from tpuctl.fleet.metadata import HostWorld
+    from tpuctl.fleet.model import RayView
+    from tpuctl.fleet.pass_ import OnePass
+    from tpuctl.head.bring_up import BringUp
+    from tpuctl.head.folder import ClusterFolder
+    from tpuctl.head.home import HeadHome
+    from tpuctl.head.take_down import TakeDown
+    from tpuctl.spec.cluster import ClusterSpec
+    from tpuctl.store.database import Store
+
+Say = Callable[[str], None]
+PROBE_S = 3.0  # how long the head at its known address may take to say that it lives
 
 
 @dataclass(frozen=True)
@@ -72,3 +92,231 @@ def build_secrets(endpoints: Endpoints, project: str) -> SecretApi:
     from tpuctl.cloud.secrets import RestSecrets
 
     return RestSecrets(endpoints.secretmanager, project)
+
+
+def cluster_folder(here: Basis, file: Path) -> ClusterFolder:
+    """What this machine remembers of the spec's cluster. Cheap: the whole spec is read only if its name is not plain."""
+    from tpuctl.head.folder import ClusterFolder, cluster_named_in
+
+    name = cluster_named_in(file)
+    if not name:
+        from tpuctl.spec.yaml import load_cluster
+
+        name = load_cluster(file).cluster
+    return ClusterFolder(here.settings.home, name)
+
+
+def known_agent(here: Basis, file: Path, *, timeout_s: float = 15.0) -> AgentClient | None:
+    """The agent where it was last found, without asking anybody; None when this machine never found it."""
+    from tpuctl.client import AgentClient
+    from tpuctl.head.reach import agent_address
+
+    folder = cluster_folder(here, file)
+    head, token = folder.head(), folder.token()
+    if head is None or not head.address or not token:
+        return None
+    return AgentClient(
+        agent_address(head.address), token, timeout_s=timeout_s, renew_token=lambda: renewed_token(here, file)
+    )
+
+
+def renewed_token(here: Basis, file: Path) -> str:
+    """The secret, read again and remembered."""
+    from tpuctl.spec.yaml import load_cluster
+
+    return build_head(here, load_cluster(file)).read_token()
+
+
+def connect(here: Basis, file: Path) -> AgentClient:
+    """The agent of the spec's cluster: where it was last found if it answers there, else looked for in the cloud.
+
+    Raises NoHeadError when there is none, CloudError when the cloud cannot be asked, UserError for the spec.
+    """
+    from tpuctl.client import AgentClient, AgentNotReadyError, AgentUnreachableError
+
+    probe = known_agent(here, file, timeout_s=PROBE_S)
+    if probe is not None:
+        try:
+            probe.health()
+        except (AgentUnreachableError, AgentNotReadyError):
+            probe = None
+    if probe is None:
+        from tpuctl.spec.yaml import load_cluster
+
+        found = build_head(here, load_cluster(file)).find()
+        return AgentClient(found.address, found.token, renew_token=lambda: renewed_token(here, file))
+    known = known_agent(here, file)
+    assert known is not None  # the probe was made of the same files
+    return known
+
+
+def build_head(here: Basis, spec: ClusterSpec, say: Say = lambda _: None) -> HeadHome:
+    """Finds and builds the spec's head. Raises UserError for a `reach` that is not there yet."""
+    from tpuctl.head.apply import HeadApplier
+    from tpuctl.head.folder import ClusterFolder
+    from tpuctl.head.home import HeadHome
+    from tpuctl.head.metadata import head_metadata
+    from tpuctl.head.model import HeadNames, HeadWant
+    from tpuctl.head.reach import check_reach
+    from tpuctl.hosts.digest import source_digest
+    from tpuctl.hosts.startup import startup_script
+
+    check_reach(spec.head.reach)
+    names = HeadNames(spec.cluster)
+    network = spec.network
+    want = HeadWant(
+        names,
+        spec.project,
+        spec.head.zone,
+        spec.head.machine,
+        service_account=spec.head.service_account,
+        network=network.network,
+        subnetwork=network.subnetwork,
+        external_ip=network.external_ips,
+        tags=network.tags,
+    )
+    endpoints = endpoints_of(spec, here.settings)
+    compute = build_compute(endpoints, spec.project, here.clock)
+    secrets = build_secrets(endpoints, spec.project)
+    applier = HeadApplier(
+        compute,
+        secrets,
+        names,
+        here.chance,
+        metadata=lambda zone: head_metadata(
+            want,
+            zone,
+            endpoints=endpoints,
+            detection=spec.detection,
+            digest=source_digest(),
+            startup_script=startup_script(),
+        ),
+        say=say,
+    )
+    return HeadHome(compute, secrets, want, applier, ClusterFolder(here.settings.home, spec.cluster), here.clock, say)
+
+
+def build_bring_up(here: Basis, file: Path, say: Say) -> BringUp:
+    """For `up`, and for `reconcile` away from the head."""
+    import json
+
+    from tpuctl.client import AgentClient
+    from tpuctl.head.bring_up import BringUp, SpecText
+    from tpuctl.spec.document import dump
+    from tpuctl.spec.yaml import load_cluster
+
+    spec = load_cluster(file)
+    home = build_head(here, spec, say)
+    text = SpecText(json.loads(dump(spec)), file.read_text(), sum(pool.slices for pool in spec.pools))
+    return BringUp(
+        home,
+        lambda found: AgentClient(found.address, found.token, renew_token=home.read_token),
+        text,
+        here.clock,
+        say,
+    )
+
+
+def build_take_down(here: Basis, file: Path, say: Say) -> TakeDown:
+    from tpuctl.client import AgentClient
+    from tpuctl.head.sweep import Sweeper
+    from tpuctl.head.take_down import TakeDown
+    from tpuctl.spec.yaml import load_cluster
+
+    spec = load_cluster(file)
+    home = build_head(here, spec, say)
+    tpu = build_tpu(endpoints_of(spec, here.settings), spec.project, here.clock)
+    return TakeDown(
+        home,
+        lambda address: AgentClient(address, home.read_token(), renew_token=home.read_token),
+        Sweeper(tpu, spec.cluster, zones_of(spec), here.chance, here.clock, say),
+        here.clock,
+        say,
+    )
+
+
+def zones_of(spec: ClusterSpec) -> tuple[Zone, ...]:
+    """Where slices of the cluster may be: its pools' zones and its grant's, since a pool may have left the spec."""
+    zones = [zone for pool in spec.pools for zone in pool.zones]
+    zones += [entry.zone for entry in spec.grant.entries] if spec.grant else []
+    return tuple(dict.fromkeys(zones))
+
+
+@contextmanager
+def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuild: bool = False) -> Iterator[OnePass]:
+    """A pass on the head, on the store in `store_dir`. What the head knows of its world is its own `tpuctl-config`;
+    where there is none (a test, the emulator without machines) the stored spec and TPUCTL_EMULATOR say it.
+
+    Raises StoreError kinds, UserError without an epoch or a spec.
+    """
+    from tpuctl.base.ids import ClusterName, Epoch
+    from tpuctl.fleet.metadata import node_metadata
+    from tpuctl.fleet.pass_ import OnePass, PassTools
+    from tpuctl.store.database import Store
+    from tpuctl.store.lock import PassLock
+
+    if not epoch:
+        raise UserError("--store needs --epoch: a pass without one could not be told from a former head's")
+    path = store_dir / "store.sqlite3"
+    store = Store.rebuild(path, clock=here.clock) if rebuild else Store.open(path, clock=here.clock, create=False)
+    try:
+        world = _world_of(here, store)
+        tools = PassTools(
+            store,
+            PassLock(store_dir / "pass.lock"),
+            build_tpu(world.endpoints, world.project, here.clock),
+            here.clock,
+            here.chance,
+            node_metadata(world),
+            lambda: _ray_view(here, store_dir, ray_url),
+        )
+        yield OnePass(tools, ClusterName(world.cluster), Epoch(epoch))
+    finally:
+        store.close()
+
+
+def _world_of(here: Basis, store: Store) -> HostWorld:
+    from tpuctl.fleet.metadata import HostWorld
+    from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadNames
+    from tpuctl.hosts.config import VmPlaces, parse_config
+    from tpuctl.hosts.digest import source_digest
+    from tpuctl.hosts.startup import startup_script
+    from tpuctl.spec.cluster import DetectionSpec
+    from tpuctl.spec.document import read_cluster
+
+    with store.snapshot() as tx:
+        stored = tx.spec()
+    spec = None if stored is None else read_cluster(stored.document)
+    detection = DetectionSpec() if spec is None else spec.detection
+    script, config_path = startup_script(), VmPlaces.from_environment(os.environ).config
+    if "TPUCTL_VM_DIR" in os.environ and (document := read_json(config_path)) is not None:
+        vm = parse_config(document)
+        return HostWorld(
+            vm.cluster, vm.project, vm.endpoints, vm.head_name, vm.head_zone, vm.secret, vm.agent_port, vm.ray_ports,
+            vm.digest, detection, script,
+        )  # fmt: skip
+    if spec is None:
+        raise UserError(f"{store.path} has no spec yet, and this machine is no head: nothing says whose pass this is")
+    names = HeadNames(spec.cluster)
+    return HostWorld(
+        spec.cluster, spec.project, endpoints_of(spec, here.settings), names.head, spec.head.zone, names.secret,
+        AGENT_PORT, RAY_PORTS, source_digest(), detection, script,
+    )  # fmt: skip
+
+
+def _ray_view(here: Basis, store_dir: Path, url: str) -> RayView:
+    """The node table at `url`, read with the cluster's token; Unknown when there is no Ray to ask."""
+    from tpuctl.agent.ray_cluster import read_ray_table
+    from tpuctl.cloud.model import Unknown
+    from tpuctl.hosts.config import VmPlaces
+
+    if not url:
+        return Unknown("Ray is not up on the head")
+    places = VmPlaces.from_environment(os.environ)
+    try:
+        token = places.token.read_text().strip()
+    except OSError as error:
+        return Unknown(f"the token {places.token} cannot be read: {error.strerror}")
+    started = read_json(store_dir / "ray.json")
+    since = Instant(float(started["started_at"])) if isinstance(started, dict) and "started_at" in started else None
+    return read_ray_table(url, token, here.clock, head_since=since)

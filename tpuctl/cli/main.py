@@ -19,12 +19,10 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import emulator, init, schema, validate
+    from tpuctl.cli import down, emulator, events, init, plan, reconcile, schema, status, up, validate
 
-    init.register(app)
-    validate.register(app)
-    schema.register(app)
-    emulator.register(app)
+    for verb in (init, validate, plan, up, down, reconcile, status, events, schema, emulator):
+        verb.register(app)
 
 
 def main() -> None:

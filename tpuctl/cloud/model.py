@@ -234,6 +234,10 @@ class SecretApi(Protocol):
         """The latest version. Raises NotFoundError."""
         ...
 
+    def has_secret(self, name: str) -> bool:
+        """Whether there is such a secret, with or without a version."""
+        ...
+
     def delete_secret(self, name: str) -> None:
         """Raises NotFoundError."""
         ...

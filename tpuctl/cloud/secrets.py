@@ -11,7 +11,7 @@ from googleapiclient import discovery
 
 from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.cloud.access import http_for
-from tpuctl.cloud.errors import TransientError
+from tpuctl.cloud.errors import NotFoundError, TransientError
 from tpuctl.cloud.failures import cloud_call
 from tpuctl.cloud.retry import reading
 
@@ -52,6 +52,14 @@ class RestSecrets:
         except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
             # Without its cause: the cause's text may hold the value.
             raise TransientError(f"{what}: the answer holds no readable value") from None
+
+    def has_secret(self, name: str) -> bool:
+        call = self._service.projects().secrets().get(name=self._path(name))
+        try:
+            reading(lambda: self._execute(call, f"get secret {name!r}"), self._clock)
+        except NotFoundError:
+            return False
+        return True
 
     def delete_secret(self, name: str) -> None:
         self._execute(self._service.projects().secrets().delete(name=self._path(name)), f"delete secret {name!r}")

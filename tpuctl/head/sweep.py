@@ -1,0 +1,83 @@
+"""Deleting a cluster's queued resources from a client, by label: when the agent cannot, and to make sure afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tpuctl.base.chance import Chance
+from tpuctl.base.clock import Clock
+from tpuctl.base.ids import ClusterName, QrName, Zone
+from tpuctl.cloud.errors import CloudError, NotFoundError
+from tpuctl.cloud.model import QueuedResource, TpuApi
+from tpuctl.head.model import CLUSTER_LABEL
+from tpuctl.head.waiting import Say, Waiting
+
+POLL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """`left`: still there at the limit. `unknown`: zones whose list failed or was incomplete, with the reason."""
+
+    left: tuple[str, ...]
+    unknown: Mapping[Zone, str]
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.left and not self.unknown
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    tpu: TpuApi
+    cluster: ClusterName
+    zones: tuple[Zone, ...]
+    chance: Chance
+    clock: Clock
+    say: Say
+
+    def run(self, limit_s: float) -> SweepResult:
+        """Delete with force until two things are known: nothing of ours is listed, and every list was whole."""
+        waiting = Waiting(self.clock, self.say, limit_s)
+        request_ids: dict[QrName, str] = {}
+        while True:
+            found, unknown = self.look()
+            for queued in found:
+                if queued.name not in request_ids:
+                    self.say(f"delete {queued.name} in {queued.zone}, with force")
+                self._delete(queued, request_ids.setdefault(queued.name, self.chance.request_id()))
+            result = SweepResult(tuple(queued.name for queued in found), unknown)
+            if result.is_clean or waiting.is_over():
+                return result
+            waiting.pause(_remaining(result), POLL_S)
+
+    def look(self) -> tuple[list[QueuedResource], dict[Zone, str]]:
+        """Ours by label, and what could not be seen."""
+        found: list[QueuedResource] = []
+        unknown: dict[Zone, str] = {}
+        for zone in self.zones:
+            try:
+                listing = self.tpu.list_queued_resources(zone)
+            except CloudError as error:
+                unknown[zone] = str(error)
+                continue
+            found += [queued for queued in listing.items if queued.labels.get(CLUSTER_LABEL) == self.cluster]
+            if not listing.complete:
+                unknown[zone] = f"the list of {zone} is incomplete"
+        return found, unknown
+
+    def _delete(self, queued: QueuedResource, request_id: str) -> None:
+        """Once more each round until it is gone: a repeat under the same request id is harmless, a lost call is not."""
+        try:
+            self.tpu.delete_queued_resource(queued.zone, queued.name, request_id)
+        except NotFoundError:
+            return
+        except CloudError as error:
+            self.say(f"{error}; trying again")
+
+
+def _remaining(result: SweepResult) -> str:
+    parts = [f"waiting until {', '.join(result.left)} are gone"] if result.left else []
+    parts += [f"{zone} cannot be read: {reason}" for zone, reason in result.unknown.items()]
+    return "; ".join(parts)

@@ -1,0 +1,134 @@
+"""`down`: through the agent where it answers, from the client by label where it does not. Repeatable at any point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tpuctl.base.clock import Clock
+from tpuctl.base.errors import PartialError
+from tpuctl.cloud.errors import CloudError, NotFoundError
+from tpuctl.head.errors import AgentNotReadyError, AgentRefusedError, AgentUnreachableError
+from tpuctl.head.home import HeadHome
+from tpuctl.head.model import STOPPED, DeleteHead, HeadAction, HeadView
+from tpuctl.head.plan import plan_end
+from tpuctl.head.reach import agent_address
+from tpuctl.head.sweep import Sweeper
+from tpuctl.head.waiting import Say, Waiting
+
+POLL_S = 1.0
+FIRST_ANSWER_S = 10.0  # no word from the agent at all for so long: it is taken as unreachable
+SILENCE_S = 60.0  # it answered before: for so long it is waited for
+SWEEP_LIMIT_S = 600.0
+
+
+class DownAgent(Protocol):
+    """What of AgentClient is needed here."""
+
+    def down(self, *, wait_runs: bool = False) -> None: ...
+
+    def down_state(self) -> dict[str, Any]: ...
+
+
+Connect = Callable[[str], DownAgent]
+
+
+@dataclass(frozen=True, slots=True)
+class DownWish:
+    keep_disk: bool
+    wait_runs: bool
+    limit_s: float | None  # for the agent's part; None = as long as it takes
+
+
+@dataclass(frozen=True)
+class TakeDown:
+    home: HeadHome
+    connect: Connect  # from the agent's root
+    sweeper: Sweeper
+    clock: Clock
+    say: Say
+
+    def run(self, wish: DownWish) -> None:
+        """Raises PartialError when something is left or could not be seen; the same call goes on from there."""
+        view = self.home.observe()
+        if not self._through_agent(view, wish):
+            self.say(
+                "The agent does not answer or there is no head: deleting from here by label, with force. "
+                "Runs get no grace."
+            )
+        view = self.home.observe()
+        plan = plan_end(self.home.want.names, view, keep_disk=wish.keep_disk)
+        heads = [action for action in plan.actions if isinstance(action, DeleteHead)]
+        # The head goes before the slices are looked for: a head that was only out of reach would ask for new ones.
+        self._apply(heads)
+        swept = self.sweeper.run(SWEEP_LIMIT_S)
+        if not swept.is_clean:
+            unseen = "; ".join(f"{zone}: {reason}" for zone, reason in swept.unknown.items())
+            left = f"still there: {', '.join(swept.left)}. " if swept.left else ""
+            seen = f"not seen: {unseen}. " if unseen else ""
+            raise PartialError(f"{left}{seen}The disk and the secret were kept; run 'tpuctl down' again.")
+        self._apply([action for action in plan.actions if not isinstance(action, DeleteHead)])
+        if plan.waits:
+            raise PartialError(f"{plan.waits}. Run 'tpuctl down' again.")
+        self.home.folder.forget()
+
+    def _through_agent(self, view: HeadView, wish: DownWish) -> bool:
+        """True when the agent said that nothing is left. False when it cannot be reached (any more)."""
+        head = next((head for head in view.heads if head.status not in STOPPED and head.address), None)
+        if head is None:
+            return False
+        try:
+            agent = self.connect(agent_address(head.address))
+        except NotFoundError:
+            return False  # no secret, so no token: nobody can talk to this agent any more
+        if not self._ask(agent, wish):
+            return False
+        return self._await_empty(agent, wish)
+
+    def _ask(self, agent: DownAgent, wish: DownWish) -> bool:
+        waiting = Waiting(self.clock, self.say, FIRST_ANSWER_S)
+        while True:
+            try:
+                agent.down(wait_runs=wish.wait_runs)
+            except (AgentUnreachableError, AgentNotReadyError) as error:
+                if waiting.is_over():
+                    self.say(str(error))
+                    return False
+                waiting.pause(str(error), POLL_S)
+            except (AgentRefusedError, CloudError) as error:
+                self.say(f"the agent refuses: {error}")
+                return False
+            else:
+                return True
+
+    def _await_empty(self, agent: DownAgent, wish: DownWish) -> bool:
+        waiting = Waiting(self.clock, self.say, wish.limit_s)
+        heard_s = waiting.lasted_s
+        while True:
+            try:
+                state = agent.down_state()
+            except (AgentUnreachableError, AgentNotReadyError) as error:
+                if waiting.lasted_s - heard_s > SILENCE_S:
+                    self.say(str(error))
+                    return False
+                waiting.pause(str(error), POLL_S)
+                continue
+            heard_s = waiting.lasted_s
+            runs, remaining = list(state.get("runs") or ()), list(state.get("remaining") or ())
+            if not runs and not remaining:
+                return True
+            told = _told(runs, remaining)
+            if waiting.is_over():
+                raise PartialError(f"after {wish.limit_s:.0f} s: {told}. Run 'tpuctl down' again to go on.")
+            waiting.pause(told, POLL_S)
+
+    def _apply(self, actions: Sequence[HeadAction]) -> None:
+        for action in actions:
+            self.home.applier.apply(action)
+
+
+def _told(runs: list[str], remaining: list[str]) -> str:
+    parts = [f"runs {', '.join(runs)} are ending"] if runs else []
+    parts += [f"{', '.join(remaining)} are being deleted"] if remaining else []
+    return "; ".join(parts)
