@@ -98,6 +98,7 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart=$PYTHON $3
+WorkingDirectory=$PREFIX
 Restart=always
 RestartSec=2
 KillMode=$2
