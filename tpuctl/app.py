@@ -6,23 +6,31 @@ Heavy imports (Google's clients, Ray) stand inside the builder that needs them, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuctl.base.chance import Chance, SystemChance
 from tpuctl.base.clock import Clock, SystemClock
+from tpuctl.base.errors import UserError
+from tpuctl.base.files import read_json
 from tpuctl.base.ids import Zone
+from tpuctl.base.units import Instant
 from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
 
 if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, the rest is imported where it is used
     from tpuctl.client import AgentClient
+    from tpuctl.fleet.metadata import HostWorld
+    from tpuctl.fleet.model import RayView
+    from tpuctl.fleet.pass_ import OnePass
     from tpuctl.head.bring_up import BringUp
     from tpuctl.head.folder import ClusterFolder
     from tpuctl.head.home import HeadHome
     from tpuctl.head.take_down import TakeDown
     from tpuctl.spec.cluster import ClusterSpec
+    from tpuctl.store.database import Store
 
 Say = Callable[[str], None]
 PROBE_S = 3.0  # how long the head at its known address may take to say that it lives
@@ -232,3 +240,83 @@ def zones_of(spec: ClusterSpec) -> tuple[Zone, ...]:
     zones = [zone for pool in spec.pools for zone in pool.zones]
     zones += [entry.zone for entry in spec.grant.entries] if spec.grant else []
     return tuple(dict.fromkeys(zones))
+
+
+@contextmanager
+def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuild: bool = False) -> Iterator[OnePass]:
+    """A pass on the head, on the store in `store_dir`. What the head knows of its world is its own `tpuctl-config`;
+    where there is none (a test, the emulator without machines) the stored spec and TPUCTL_EMULATOR say it.
+
+    Raises StoreError kinds, UserError without an epoch or a spec.
+    """
+    from tpuctl.base.ids import ClusterName, Epoch
+    from tpuctl.fleet.metadata import node_metadata
+    from tpuctl.fleet.pass_ import OnePass, PassTools
+    from tpuctl.store.database import Store
+    from tpuctl.store.lock import PassLock
+
+    if not epoch:
+        raise UserError("--store needs --epoch: a pass without one could not be told from a former head's")
+    path = store_dir / "store.sqlite3"
+    store = Store.rebuild(path, clock=here.clock) if rebuild else Store.open(path, clock=here.clock, create=False)
+    try:
+        world = _world_of(here, store)
+        tools = PassTools(
+            store,
+            PassLock(store_dir / "pass.lock"),
+            build_tpu(world.endpoints, world.project, here.clock),
+            here.clock,
+            here.chance,
+            node_metadata(world),
+            lambda: _ray_view(here, store_dir, ray_url),
+        )
+        yield OnePass(tools, ClusterName(world.cluster), Epoch(epoch))
+    finally:
+        store.close()
+
+
+def _world_of(here: Basis, store: Store) -> HostWorld:
+    from tpuctl.fleet.metadata import HostWorld
+    from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadNames
+    from tpuctl.hosts.config import VmPlaces, parse_config
+    from tpuctl.hosts.digest import source_digest
+    from tpuctl.hosts.startup import startup_script
+    from tpuctl.spec.cluster import DetectionSpec
+    from tpuctl.spec.document import read_cluster
+
+    with store.snapshot() as tx:
+        stored = tx.spec()
+    spec = None if stored is None else read_cluster(stored.document)
+    detection = DetectionSpec() if spec is None else spec.detection
+    script, config_path = startup_script(), VmPlaces.from_environment(os.environ).config
+    if "TPUCTL_VM_DIR" in os.environ and (document := read_json(config_path)) is not None:
+        vm = parse_config(document)
+        return HostWorld(
+            vm.cluster, vm.project, vm.endpoints, vm.head_name, vm.head_zone, vm.secret, vm.agent_port, vm.ray_ports,
+            vm.digest, detection, script,
+        )  # fmt: skip
+    if spec is None:
+        raise UserError(f"{store.path} has no spec yet, and this machine is no head: nothing says whose pass this is")
+    names = HeadNames(spec.cluster)
+    return HostWorld(
+        spec.cluster, spec.project, endpoints_of(spec, here.settings), names.head, spec.head.zone, names.secret,
+        AGENT_PORT, RAY_PORTS, source_digest(), detection, script,
+    )  # fmt: skip
+
+
+def _ray_view(here: Basis, store_dir: Path, url: str) -> RayView:
+    """The node table at `url`, read with the cluster's token; Unknown when there is no Ray to ask."""
+    from tpuctl.agent.ray_cluster import read_ray_table
+    from tpuctl.cloud.model import Unknown
+    from tpuctl.hosts.config import VmPlaces
+
+    if not url:
+        return Unknown("Ray is not up on the head")
+    places = VmPlaces.from_environment(os.environ)
+    try:
+        token = places.token.read_text().strip()
+    except OSError as error:
+        return Unknown(f"the token {places.token} cannot be read: {error.strerror}")
+    started = read_json(store_dir / "ray.json")
+    since = Instant(float(started["started_at"])) if isinstance(started, dict) and "started_at" in started else None
+    return read_ray_table(url, token, here.clock, head_since=since)

@@ -19,9 +19,26 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import cancel, down, emulator, events, init, logs, runs, schema, status, submit, up, validate, why
+    from tpuctl.cli import (
+        cancel,
+        down,
+        emulator,
+        events,
+        init,
+        logs,
+        plan,
+        reconcile,
+        runs,
+        schema,
+        status,
+        submit,
+        up,
+        validate,
+        why,
+    )
 
-    for verb in (init, validate, up, down, status, why, events, submit, runs, logs, cancel, schema, emulator):
+    cluster = (init, validate, plan, up, down, reconcile, status, why, events)
+    for verb in (*cluster, submit, runs, logs, cancel, schema, emulator):
         verb.register(app)
 
 

@@ -1,0 +1,84 @@
+"""What the answer to an effect means for the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tpuctl.base.chance import Chance
+from tpuctl.base.clock import Clock
+from tpuctl.base.ids import QrName
+from tpuctl.cloud.errors import CloudError, ConflictError, TransientError
+from tpuctl.fleet.calls import Accepted, Ours, Outcome, Taken
+from tpuctl.fleet.creation import UNTIL_SPEC_CHANGES
+from tpuctl.fleet.lifecycle import NAME_CONFLICT
+from tpuctl.store.database import Store, Transaction
+from tpuctl.store.records import Event, Incarnation, Intent, ZoneHold
+
+_PROJECT_WIDE = frozenset({"rate-limited", "api-disabled", "credentials"})
+_ZONE_WIDE = frozenset({"permission", "location-policy"})
+JITTER = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """`problem` "": it went well. `stops`: (zone, accelerator) of which nothing more is asked in this pass."""
+
+    problem: str = ""
+    stops: tuple[str, str] | None = None
+
+
+def record_outcome(
+    store: Store, clock: Clock, chance: Chance, row: Incarnation, outcome: Outcome, *, first: bool
+) -> Recorded:
+    """`first`: the create was never sent before. Then a refusal proves that nothing was made; of a repetition it does
+    not, since the first may have taken effect and be the very reason of the refusal. Its row stays SENT."""
+    with store.transaction() as tx:
+        present = tx.incarnation(row.name)
+        if present is None or present.request_id != row.request_id or present.intent is not Intent.SENT:
+            return Recorded("its record changed meanwhile")
+        match outcome:
+            case Accepted():
+                if present.error_kind:
+                    tx.put_incarnation(replace(present, error_kind="", error_text=""))
+                tx.clear_zone_holds(row.zone, row.accelerator)
+                return Recorded()
+            case Ours():
+                tx.put_incarnation(replace(present, intent=Intent.SEEN, error_kind="", error_text=""))
+                tx.add_event(Event(clock.now(), "adopted", row.name, "an earlier create had succeeded"))
+                return Recorded()
+            case Taken(text):
+                tx.put_incarnation(
+                    replace(present, intent=Intent.REFUSED, error_kind=NAME_CONFLICT, error_text=text, reason=text)
+                )
+                return Recorded(f"name conflict: {text}: not touched. Remove it, or rename the pool")
+        return _refused(tx, clock, chance, present, outcome.error, first=first)
+
+
+def _refused(
+    tx: Transaction, clock: Clock, chance: Chance, row: Incarnation, error: CloudError, *, first: bool
+) -> Recorded:
+    text = str(error)
+    unclear = isinstance(error, TransientError | ConflictError)
+    intent = Intent.REFUSED if first and not unclear else Intent.SENT
+    tx.put_incarnation(replace(row, intent=intent, error_kind=error.kind, error_text=text, reason=text))
+    if unclear:
+        return Recorded(text)
+    tx.add_event(Event(clock.now(), "refused", row.name, f"{error.kind}: {text}"))
+    zone, accelerator = _scope(row, error)
+    if error.kind not in UNTIL_SPEC_CHANGES:
+        until = clock.now().plus(error.pause_s * (1 + JITTER * chance.unit()))
+        tx.put_zone_hold(ZoneHold(row.zone, accelerator, error.kind, until, text))
+    return Recorded(text, (zone, accelerator))
+
+
+def _scope(row: Incarnation, error: CloudError) -> tuple[str, str]:
+    if error.kind in _PROJECT_WIDE:
+        return "*", "*"
+    return row.zone, "*" if error.kind in _ZONE_WIDE else row.accelerator
+
+
+def record_delete_failure(store: Store, name: QrName, error: CloudError) -> None:
+    with store.transaction() as tx:
+        present = tx.incarnation(name)
+        if present is not None:
+            tx.put_incarnation(replace(present, error_kind=error.kind, error_text=str(error)))

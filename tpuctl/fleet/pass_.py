@@ -1,0 +1,181 @@
+"""One pass: lock, read, observe, plan, apply, save. The same planner serves the dry run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tpuctl.base.chance import Chance
+from tpuctl.base.clock import Clock
+from tpuctl.base.errors import TpuctlError
+from tpuctl.base.ids import ClusterName, Epoch, Zone, epoch_order
+from tpuctl.cloud.model import TpuApi
+from tpuctl.fleet.apply import Applied, Applier
+from tpuctl.fleet.metadata import NodeMetadata
+from tpuctl.fleet.model import FleetRecords, FleetView, Plan, RayView
+from tpuctl.fleet.observe import observe_fleet
+from tpuctl.fleet.plan import plan_fleet
+from tpuctl.fleet.steps import follow_clock
+from tpuctl.spec.cluster import ClusterSpec
+from tpuctl.spec.document import read_cluster
+from tpuctl.store.database import Store, Transaction
+from tpuctl.store.lock import PassLock
+from tpuctl.store.records import Incarnation, Lease, PassRecord, Phase
+
+OK, PARTIAL = 0, 3
+# Of each slot so many GONE incarnations are read: enough to see that several in a row never came up.
+PAST = 8
+
+
+class WrongHeadError(TpuctlError):
+    """The store belongs to a newer head, or to another cluster: this process must not act on it."""
+
+
+@dataclass(frozen=True)
+class PassTools:
+    store: Store
+    lock: PassLock
+    tpu: TpuApi
+    clock: Clock
+    chance: Chance
+    metadata: NodeMetadata
+    read_ray: Callable[[], RayView]
+    parallel: int = 8  # 1: all on one thread
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    exit_code: int
+    summary: str  # one line
+    plan: Plan
+    applied: Applied | None  # None: a dry run
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing was done and nothing was learnt."""
+        return not (self.plan.creates or self.plan.deletes or self.plan.changes)
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """A pass with all that it needs, ready to run."""
+
+    tools: PassTools
+    cluster: ClusterName
+    epoch: Epoch
+
+    def run(self, *, deadline_s: float, dry_run: bool) -> PassResult:
+        return run_pass(self.tools, cluster=self.cluster, epoch=self.epoch, deadline_s=deadline_s, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    spec: ClusterSpec | None
+    wanted: bool
+    records: FleetRecords
+    leases: tuple[Lease, ...]
+
+    def zones(self) -> tuple[Zone, ...]:
+        """Where something of ours is, may be, or shall be."""
+        zones = [row.zone for row in self.records.incarnations if row.phase is not Phase.GONE]
+        if self.spec is not None:
+            zones += [zone for pool in self.spec.pools for zone in pool.zones]
+            zones += [entry.zone for entry in self.spec.grant.entries] if self.spec.grant else []
+        return tuple(dict.fromkeys(zones))
+
+
+def run_pass(
+    tools: PassTools, *, cluster: ClusterName, epoch: Epoch, deadline_s: float = 120.0, dry_run: bool = False
+) -> PassResult:
+    """Raises BusyError when another pass holds the lock (a dry run needs none), WrongHeadError, StoreError kinds,
+    SpecError for a spec in the store that this version cannot read, InterruptedPassError."""
+    if dry_run:
+        with tools.store.snapshot() as tx:
+            _check_head(tx, cluster, epoch)
+            known = _read(tx, epoch)
+        _, plan = _decide(tools, known, cluster, epoch)
+        return PassResult(_exit(plan, None), _summary(plan, None, known.records.incarnations), plan, None)
+    with tools.lock:
+        started, end_s = tools.clock.now(), tools.clock.monotonic() + deadline_s
+        with tools.store.transaction() as tx:
+            _take_office(tx, cluster, epoch)
+            follow_clock(tx, started, tools.clock.monotonic())
+            known = _read(tx, epoch)
+        view, plan = _decide(tools, known, cluster, epoch)
+        applier = Applier(
+            tools.tpu, tools.store, tools.lock, tools.clock, tools.chance, tools.metadata, in_flight=tools.parallel
+        )
+        applied = applier.apply(plan, view, known.spec, end_s)
+        with tools.store.transaction() as tx:
+            rows = tx.existing_incarnations()
+            result = PassResult(_exit(plan, applied), _summary(plan, applied, rows), plan, applied)
+            tx.add_pass(PassRecord(started, tools.clock.now(), result.exit_code, result.summary))
+        return result
+
+
+def _decide(tools: PassTools, known: _Known, cluster: ClusterName, epoch: Epoch) -> tuple[FleetView, Plan]:
+    view = observe_fleet(tools.tpu, known.zones(), tools.read_ray, tools.clock, parallel=tools.parallel)
+    plan = plan_fleet(
+        known.spec,
+        known.wanted,
+        known.records,
+        view,
+        known.leases,
+        tools.clock.now(),
+        tools.clock.monotonic(),
+        epoch,
+        cluster=cluster,
+        salt=tools.chance.request_id(),
+    )
+    return view, plan
+
+
+def _check_head(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
+    known_cluster, known_epoch = tx.meta("cluster"), tx.meta("epoch")
+    if known_cluster is not None and known_cluster != cluster:
+        raise WrongHeadError(f"the store belongs to cluster {known_cluster}, not to {cluster}")
+    if known_epoch is not None and epoch_order(Epoch(known_epoch)) > epoch_order(epoch):
+        raise WrongHeadError(f"the store belongs to epoch {known_epoch}, which is newer than {epoch}: nothing was done")
+
+
+def _take_office(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
+    _check_head(tx, cluster, epoch)
+    for key, value in (("cluster", cluster), ("epoch", epoch)):
+        if tx.meta(key) != value:
+            tx.put_meta(key, value)
+
+
+def _read(tx: Transaction, epoch: Epoch) -> _Known:
+    stored = tx.spec()
+    spec = None if stored is None else read_cluster(stored.document)
+    records = FleetRecords(tx.recent_incarnations(PAST), tx.last_numbers(epoch), tx.zone_holds())
+    return _Known(spec, tx.meta("wanted") != "down", records, tx.leases())
+
+
+def _exit(plan: Plan, applied: Applied | None) -> int:
+    if any(hold.is_problem for hold in plan.holds):
+        return PARTIAL
+    return PARTIAL if applied is not None and (applied.problems or applied.left) else OK
+
+
+def _summary(plan: Plan, applied: Applied | None, rows: tuple[Incarnation, ...]) -> str:
+    """`2 slices: 1 READY, 1 WAITING; asked for 1, deleted 1; 1 problem: …`"""
+    existing = [row for row in rows if row.phase is not Phase.GONE]
+    phases = Counter(row.phase.value for row in existing)
+    parts = [f"{len(existing)} slice{'s' * (len(existing) != 1)}"]
+    if phases:
+        parts[0] += ": " + ", ".join(f"{phases[phase.value]} {phase.value}" for phase in Phase if phases[phase.value])
+    if applied is None:
+        parts.append(f"would ask for {len(plan.creates)}, delete {len(plan.deletes)}")
+        problems, left = [], []
+    else:
+        if applied.created or applied.deleted:
+            parts.append(f"asked for {len(applied.created)}, deleted {len(applied.deleted)}")
+        problems, left = applied.problems, applied.left
+    if left:
+        parts.append(f"{len(left)} left for the next pass ({left[0]})")
+    troubles = [str(hold) for hold in plan.holds if hold.is_problem] + problems
+    if troubles:
+        parts.append(f"{len(troubles)} problem{'s' * (len(troubles) != 1)}: {troubles[0]}")
+    return "; ".join(part.replace("\n", " ") for part in parts)
