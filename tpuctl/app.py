@@ -95,7 +95,7 @@ def build_secrets(endpoints: Endpoints, project: str) -> SecretApi:
 
 
 def cluster_folder(here: Basis, file: Path) -> ClusterFolder:
-    """What this machine remembers of the spec's cluster. Cheap: the whole spec is read only if its name is not plain."""
+    """What this machine remembers of the spec's cluster. The whole spec is read only if its name is not plain."""
     from tpuctl.head.folder import ClusterFolder, cluster_named_in
 
     name = cluster_named_in(file)
