@@ -19,7 +19,7 @@ from tpuctl.base.clock import Clock
 from tpuctl.base.errors import RetryLaterError, StaleError
 from tpuctl.base.files import write_json_atomic
 from tpuctl.hosts.chips import ChipPlaces
-from tpuctl.hosts.cleanup import clean_up, end_ray, ray_mark
+from tpuctl.hosts.cleanup import clean_up, end_ray, prune_sessions, ray_mark
 from tpuctl.hosts.config import VmConfig, VmPlaces
 from tpuctl.hosts.follow import HeadFinder, HeadView
 from tpuctl.hosts.identity import HostIdentity
@@ -145,6 +145,7 @@ class HostDaemon:
             self._wake.wait(error.after_s)
             return
         write_host_file(self._world, head)
+        prune_sessions(self._world.places)
         self._reports.tell("joining")
         self._node = self._start_node(head, claim)
         say(f"joining Ray at {head.ray_address}, epoch {head.epoch}, ports from {claim.ports.first}")

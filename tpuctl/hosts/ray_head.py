@@ -17,7 +17,7 @@ from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.base.errors import RetryLaterError, TpuctlError
 from tpuctl.base.files import write_json_atomic
 from tpuctl.base.web import NoAnswerError, call
-from tpuctl.hosts.cleanup import end_ray, ray_mark
+from tpuctl.hosts.cleanup import end_ray, prune_sessions, ray_mark
 from tpuctl.hosts.config import VmConfig, VmPlaces
 from tpuctl.hosts.host_main import ray_command
 from tpuctl.hosts.lookup import CloudLookup, cloud_lookup
@@ -67,6 +67,7 @@ class HeadKeeper:
         world = self._world
         world.places.ray_json.unlink(missing_ok=True)
         end_ray(world.places, world.clock)
+        prune_sessions(world.places)
         # Ray would call itself "already running" while any host on this kernel names the same address.
         (world.places.ray / "ray_current_cluster").unlink(missing_ok=True)
         self._read_token()
