@@ -223,3 +223,21 @@ def test_planned_preemption_hits_the_node_so_long_after_it_was_ready() -> None:
 def test_arrows_lead_from_every_state_and_only_deletion_ends() -> None:
     assert set(ARROWS) == set(QrState)
     assert [state for state in QrState if None in ARROWS[state]] == [QrState.DELETING]
+
+
+def test_slice_that_goes_before_its_machines_were_started_asks_nothing_of_them() -> None:
+    for go in ("delete", "preempt"):
+        driver = a_driver(latencies=LATENCIES)
+        driver.create("q")
+        driver.pass_time(3)
+        assert driver.qr_state("q") == "PROVISIONING"
+
+        if go == "delete":
+            driver.call("DELETE", f"{PARENT}/queuedResources/q?force=true")
+        else:
+            driver.cloud.preemptions.preempt(driver.now, next(iter(driver.cloud.tpu.life.nodes.values())), notice_s=1)
+        driver.pass_time(60)
+
+        assert driver.events == []
+        assert driver.qr_state("q") == ("HTTP 404" if go == "delete" else "SUSPENDED")
+        assert driver.cloud.world.vm_names == set()

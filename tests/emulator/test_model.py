@@ -98,11 +98,13 @@ class TpuServiceMachine(RuleBasedStateMachine):
         alive: dict[str, str] = {}
         for event in self.pair[0].events:
             if isinstance(event, VmStart):
-                assert event.vm.name not in alive
+                assert event.vm.name not in alive, event
                 assert event.vm.address not in alive.values()
                 alive[event.vm.name] = event.vm.address
             elif isinstance(event, VmStop):
-                alive.pop(event.name, None)  # stopped before it was started: furnished only
+                del alive[event.name]
+            else:
+                assert event.name in alive
 
     @invariant()
     def only_living_requests_have_nodes(self) -> None:

@@ -78,8 +78,8 @@ def start(
     """
     from tpuctl.base.clock import SystemClock
     from tpuctl.emulator import remote
+    from tpuctl.emulator.options import ServerOptions
     from tpuctl.emulator.scenario import read_scenario
-    from tpuctl.emulator.server import ServerOptions, serve
 
     if machines not in ("process", "none"):
         raise UserError(f"--machines is {machines!r}; it is `process` or `none`")
@@ -87,6 +87,8 @@ def start(
         read_scenario(scenario)  # its mistakes belong in front of the user, not into a log
     options = ServerOptions(_home(state_dir), name, port, scenario, root, seed, machines)
     if foreground:
+        from tpuctl.emulator.server import serve
+
         serve(options, SystemClock())
         return
     state, fresh = remote.start(options, SystemClock())

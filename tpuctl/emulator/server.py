@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
@@ -23,20 +22,10 @@ from tpuctl.base.process import identify
 from tpuctl.emulator.addresses import NetworkLease, lease_network, runtime_directory
 from tpuctl.emulator.cloud import Cloud
 from tpuctl.emulator.control import Control
+from tpuctl.emulator.options import ServerOptions
 from tpuctl.emulator.scenario import Settings, read_scenario
 from tpuctl.emulator.service import Machines, NoMachines, Service
 from tpuctl.emulator.state_file import EmulatorState, make_directory, write_state
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    home: Path
-    name: str = "default"
-    port: int = 0  # 0: any free one
-    scenario: Path | None = None
-    root: Path | None = None  # None: a short new directory in the system's temporary directory
-    seed: int | None = None
-    machines: str = "process"  # or "none"
 
 
 def serve(options: ServerOptions, clock: Clock) -> None:

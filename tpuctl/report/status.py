@@ -9,7 +9,13 @@ from tpuctl.report.values import Document, age, clock_time, count, names, part, 
 
 PHASE_COLOUR = {"READY": "green", "SUSPECT": "red", "LOST": "red", "DRAINING": "yellow", "NONE": "dim", "GONE": "dim"}
 RUN_COLOUR = {"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "dim", "STOPPING": "yellow"}
-_PASS_WORDS = {0: "ok", 1: "failed", 2: "the spec was refused", 3: "partly failed or unknown, the rest was done", 4: "busy"}
+_PASS_WORDS = {
+    0: "ok",
+    1: "failed",
+    2: "the spec was refused",
+    3: "partly failed or unknown, the rest was done",
+    4: "busy",
+}
 _FINE_RUNS = ("RUNNING", "SUCCEEDED")
 
 
