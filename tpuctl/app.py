@@ -17,7 +17,6 @@ from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.base.errors import UserError
 from tpuctl.base.files import read_json
 from tpuctl.base.ids import Zone
-from tpuctl.base.units import Instant
 from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
 
 if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, the rest is imported where it is used
@@ -95,7 +94,7 @@ def build_secrets(endpoints: Endpoints, project: str) -> SecretApi:
 
 
 def cluster_folder(here: Basis, file: Path) -> ClusterFolder:
-    """What this machine remembers of the spec's cluster. Cheap: the whole spec is read only if its name is not plain."""
+    """What this machine remembers of the spec's cluster. The whole spec is read only if its name is not plain."""
     from tpuctl.head.folder import ClusterFolder, cluster_named_in
 
     name = cluster_named_in(file)
@@ -307,6 +306,7 @@ def _world_of(here: Basis, store: Store) -> HostWorld:
 def _ray_view(here: Basis, store_dir: Path, url: str) -> RayView:
     """The node table at `url`, read with the cluster's token; Unknown when there is no Ray to ask."""
     from tpuctl.agent.ray_cluster import read_ray_table
+    from tpuctl.agent.ray_head import read_ray_head
     from tpuctl.cloud.model import Unknown
     from tpuctl.hosts.config import VmPlaces
 
@@ -317,6 +317,5 @@ def _ray_view(here: Basis, store_dir: Path, url: str) -> RayView:
         token = places.token.read_text().strip()
     except OSError as error:
         return Unknown(f"the token {places.token} cannot be read: {error.strerror}")
-    started = read_json(store_dir / "ray.json")
-    since = Instant(float(started["started_at"])) if isinstance(started, dict) and "started_at" in started else None
-    return read_ray_table(url, token, here.clock, head_since=since)
+    head = read_ray_head(store_dir / "ray.json")
+    return read_ray_table(url, token, here.clock, head_since=None if head is None else head.started_at)

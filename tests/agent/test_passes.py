@@ -109,7 +109,7 @@ def test_patience_grows_with_the_wait() -> None:
 def test_command_names_ray_only_when_it_is_known() -> None:
     data = Path("/data")
     assert reconcile_command("python", data, "t6m8gb", None) == (
-        *("python", "-m", "tpuctl", "reconcile", "--store", "/data", "--epoch", "t6m8gb"),
+        *("python", "-P", "-m", "tpuctl", "reconcile", "--store", "/data", "--epoch", "t6m8gb"),
     )
     assert reconcile_command("python", data, "t6m8gb", "http://127.0.0.1:1")[-2:] == ("--ray", "http://127.0.0.1:1")
 

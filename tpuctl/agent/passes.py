@@ -47,7 +47,8 @@ def gap_for(unchanged_s: float | None) -> float:
 
 def reconcile_command(python: str, data: Path, epoch: str, dashboard: str | None) -> tuple[str, ...]:
     ray = () if dashboard is None else ("--ray", dashboard)
-    return (python, "-m", "tpuctl", "reconcile", "--store", str(data), "--epoch", epoch, *ray)
+    # -P: a directory named tpuctl below the current one must not be taken for the package.
+    return (python, "-P", "-m", "tpuctl", "reconcile", "--store", str(data), "--epoch", epoch, *ray)
 
 
 class Passes:

@@ -27,7 +27,7 @@ class Supervisors:
         folder = self._places.runs / supervise.run_id
         # Ray hands the entrypoint to a shell.
         entrypoint = shlex.join(
-            (sys.executable, "-m", "tpuctl.runs.supervisor", str(folder), str(supervise.activation))
+            (sys.executable, "-P", "-m", "tpuctl.runs.supervisor", str(folder), str(supervise.activation))
         )
         metadata = {"tpuctl-run": supervise.run_id, "tpuctl-activation": str(supervise.activation)}
         self._jobs.submit(supervise.job, entrypoint, {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}, metadata)

@@ -37,8 +37,8 @@ def register_all() -> None:
         why,
     )
 
-    fleet = (init, validate, plan, up, down, reconcile, status, why, events)
-    for verb in (*fleet, submit, runs, logs, cancel, schema, emulator):
+    cluster = (init, validate, plan, up, down, reconcile, status, why, events)
+    for verb in (*cluster, submit, runs, logs, cancel, schema, emulator):
         verb.register(app)
 
 
