@@ -97,6 +97,12 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(home: Path) -> None:
     assert refused.returncode == 2
     assert "notise: Extra inputs are not permitted" in refused.stderr
 
+    assert tpuctl(home, "status", "--name", "../other").returncode == 2
+    taken = tpuctl(home, "start", "--machines", "none", "--root", str(home))
+    assert taken.returncode == 1
+    assert "exists already" in taken.stderr
+    assert scenario.exists()
+
     tpuctl(home, "start", "--machines", "none")
     assert "write NODE:WORKER" in tpuctl(home, "kill-host", "q").stderr
     assert "there is no node 'q'" in tpuctl(home, "preempt", "q").stderr

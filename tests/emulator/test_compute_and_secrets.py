@@ -136,6 +136,14 @@ def test_instances_are_found_by_label_in_every_zone() -> None:
         found("labels ~ anything")
 
 
+def test_vm_may_live_in_a_zone_without_tpus_but_not_in_nonsense() -> None:
+    compute = compute_of(a_cloud(zones={"us-central2-b": ["v4"]}))
+    assert compute.instances().list(project="lab", zone="us-east1-b").execute()["items"] == []
+    with pytest.raises(HttpError) as caught:
+        compute.instances().list(project="lab", zone="nowhere").execute()
+    assert caught.value.resp.status == 404
+
+
 def test_reset_keeps_the_disks_and_stop_ends_the_machine_until_start() -> None:
     cloud = a_cloud()
     compute = with_head(cloud)

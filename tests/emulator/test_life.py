@@ -241,3 +241,18 @@ def test_slice_that_goes_before_its_machines_were_started_asks_nothing_of_them()
         assert driver.events == []
         assert driver.qr_state("q") == ("HTTP 404" if go == "delete" else "SUSPENDED")
         assert driver.cloud.world.vm_names == set()
+
+
+def test_delete_during_suspending_is_not_overtaken_by_the_suspension() -> None:
+    driver = a_driver(latencies=LATENCIES)
+    driver.active("q")
+    driver.cloud.preemptions.preempt(driver.now, next(iter(driver.cloud.tpu.life.nodes.values())), notice_s=0)
+    driver.pass_time(1)
+    assert driver.qr_state("q") == "SUSPENDING"
+
+    assert driver.call("DELETE", f"{PARENT}/queuedResources/q")[0] == 400
+    assert driver.call("DELETE", f"{PARENT}/queuedResources/q?force=true")[0] == 200
+    driver.pass_time(3)
+    assert driver.qr_state("q") == "DELETING"
+    driver.pass_time(1)
+    assert driver.qr_state("q") == "HTTP 404"

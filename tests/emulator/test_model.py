@@ -49,15 +49,23 @@ class TpuServiceMachine(RuleBasedStateMachine):
         assert second.create(name, kind)[0] == status
         assert (status == 409) == taken  # quota answers 429: a taken name is looked at first
 
+    @rule(kinds=st.lists(KINDS, min_size=4, max_size=4), seconds=st.sampled_from([5, 20]))
+    def ask_for_more_than_there_is(self, kinds: list[str], seconds: int) -> None:
+        for name, kind in zip("abcd", kinds, strict=True):
+            self.create(name, kind)
+        self.pass_time(seconds)
+
+    @precondition(lambda self: self.pair[0].cloud.tpu.life.queued)
     @rule(name=NAMES, force=st.booleans())
     def delete(self, name: str, force: bool) -> None:
         self.both("DELETE", f"{PARENT}/queuedResources/{name}?force={str(force).lower()}")
 
+    @precondition(lambda self: self.pair[0].cloud.tpu.life.nodes)
     @rule(name=NAMES)
     def delete_node(self, name: str) -> None:
         self.both("DELETE", f"{PARENT}/nodes/{name}")
 
-    @rule(seconds=st.sampled_from([0, 1, 3, 10, 60, 600]))
+    @rule(seconds=st.sampled_from([0, 1, 3, 10, 20, 60]))
     def pass_time(self, seconds: int) -> None:
         for driver in self.pair:
             driver.pass_time(seconds)
@@ -119,4 +127,4 @@ class TpuServiceMachine(RuleBasedStateMachine):
 
 
 TestTpuService = TpuServiceMachine.TestCase
-TestTpuService.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestTpuService.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

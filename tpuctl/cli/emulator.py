@@ -15,8 +15,26 @@ from tpuctl.base.errors import UserError
 if TYPE_CHECKING:
     from tpuctl.emulator.state_file import EmulatorState
 
-emulator = typer.Typer(no_args_is_help=True, help="A cloud on this machine: TPU, Compute and Secret Manager services.")
-fault = typer.Typer(no_args_is_help=True, help="Plant faults on calls.")
+emulator = typer.Typer(
+    no_args_is_help=True,
+    help="""A cloud on this machine: TPU, Compute and Secret Manager services.
+
+    Examples:
+
+      eval "$(tpuctl emulator start)"
+
+      tpuctl emulator stop
+    """,
+)
+fault = typer.Typer(
+    no_args_is_help=True,
+    help="""Plant faults on calls.
+
+    Examples:
+
+      tpuctl emulator fault add error-before --path nodes --error internal
+    """,
+)
 emulator.add_typer(fault, name="fault")
 
 StateDir = Annotated[

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tpuctl.base.chance import new_token
 from tpuctl.base.clock import Clock
-from tpuctl.base.errors import BusyError, TpuctlError
+from tpuctl.base.errors import BusyError, TpuctlError, UserError
 from tpuctl.base.process import identify
 from tpuctl.emulator.addresses import NetworkLease, lease_network, runtime_directory
 from tpuctl.emulator.cloud import Cloud
@@ -67,7 +67,12 @@ def _network() -> Iterator[NetworkLease]:
 def _root(options: ServerOptions) -> Iterator[Path]:
     """The VMs' directory: short, because socket names in it may have 107 bytes at most. Removed at the end."""
     if options.root is not None:
-        options.root.mkdir(mode=0o700, parents=True, exist_ok=False)
+        try:
+            options.root.mkdir(mode=0o700, parents=True, exist_ok=False)
+        except FileExistsError as error:
+            raise UserError(
+                f"--root {options.root} exists already; it is removed at the end, so name a new one"
+            ) from error
         root = options.root.absolute()
     else:
         root = Path(tempfile.mkdtemp(prefix="tpuemu-"))
