@@ -62,11 +62,20 @@ def basis(state_dir: Path | None = None) -> Basis:
 
 
 def endpoints_of(spec: ClusterSpec, settings: Settings) -> Endpoints:
-    """TPUCTL_EMULATOR sets all four; else the spec's own, else Google's."""
+    """TPUCTL_EMULATOR sets all four; else the spec's own, else Google's, but those only for `backend: gcp`.
+
+    Raises UserError.
+    """
     if settings.emulator:
         return Endpoints.all_at(settings.emulator)
-    google = Endpoints()
     named = spec.endpoints
+    if spec.backend == "emulator" and not all((named.tpu, named.compute, named.secretmanager)):
+        # Never Google by default: a forgotten variable must not turn an exercise into a bill.
+        raise UserError(
+            f"cluster {spec.cluster!r} has `backend: emulator`, but TPUCTL_EMULATOR is not set; "
+            'run: eval "$(tpuctl emulator start)" (it prints the same line again for one that runs)'
+        )
+    google = Endpoints()
     return Endpoints(
         (named.tpu or google.tpu).rstrip("/"),
         (named.compute or google.compute).rstrip("/"),
