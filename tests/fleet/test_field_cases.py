@@ -76,7 +76,7 @@ def test_a02_missing_health_and_unknown_states_change_nothing(tmp_path: Path) ->
     assert [result.exit_code for result in results] == [3, 3, 3]
     assert world.effects("DELETE") == []
     assert len(world.effects("POST")) == 3
-    seen = {row.name: (row.cloud_state, row.node_state) for row in world.rows()}
+    seen = {str(row.name): (row.cloud_state, row.node_state) for row in world.rows()}
     assert "UNSPECIFIED" in seen[names[1]][0] or seen[names[1]][0] == "0"
     assert seen[names[2]][1] == "99"
     cloud.clear_overrides()
