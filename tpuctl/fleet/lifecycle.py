@@ -90,7 +90,7 @@ def _foreign(row: Incarnation, queued: QueuedResource) -> Step:
 def _absent(row: Incarnation, sight: Sight, scene: Scene) -> Step:
     if row.intent in (Intent.PLANNED, Intent.REFUSED):
         return Step(replace(row, unseen_since=None))
-    if row.intent is Intent.SEEN and isinstance(sight.node, Node):
+    if row.intent is Intent.SEEN and isinstance(sight.node, Node) and not row.delete_request_id:
         return _unseen(row, scene, f"no queued resource, but its node is {state_text(sight.node.state)}")
     row = replace(row, absent_passes=row.absent_passes + 1, cloud_state="", node_state="", joined=0)
     if row.intent is Intent.SENT:

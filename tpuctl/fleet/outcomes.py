@@ -11,6 +11,7 @@ from tpuctl.cloud.errors import CloudError, ConflictError, TransientError
 from tpuctl.fleet.calls import Accepted, Ours, Outcome, Taken
 from tpuctl.fleet.creation import UNTIL_SPEC_CHANGES
 from tpuctl.fleet.lifecycle import NAME_CONFLICT
+from tpuctl.fleet.room import QUOTA_FULL
 from tpuctl.store.database import Store, Transaction
 from tpuctl.store.records import Event, Incarnation, Intent, ZoneHold
 
@@ -65,10 +66,15 @@ def _refused(
         return Recorded(text)
     tx.add_event(Event(clock.now(), "refused", row.name, f"{error.kind}: {text}"))
     zone, accelerator = _scope(row, error)
-    if error.kind not in UNTIL_SPEC_CHANGES:
+    if error.kind not in UNTIL_SPEC_CHANGES and not (error.kind == QUOTA_FULL and _leftovers(tx, row)):
         until = clock.now().plus(error.pause_s * (1 + JITTER * chance.unit()))
         tx.put_zone_hold(ZoneHold(row.zone, accelerator, error.kind, until, text))
     return Recorded(text, (zone, accelerator))
+
+
+def _leftovers(tx: Transaction, row: Incarnation) -> bool:
+    """Dead ones of ours that still count: the quota is full because of them, and has room as soon as they are gone."""
+    return any(each.phase.is_over and each.zone == row.zone for each in tx.existing_incarnations())
 
 
 def _scope(row: Incarnation, error: CloudError) -> tuple[str, str]:
