@@ -15,7 +15,7 @@ from tpuctl.agent.passes import PassResult
 from tpuctl.agent.ray_head import RayHead
 from tpuctl.base.ids import QrName, SliceName
 from tpuctl.spec.document import dump
-from tpuctl.store.records import Attempt, Phase, RunState, Verdict
+from tpuctl.store.records import Attempt, PassRecord, Phase, RunState, Verdict
 
 CALLS = [
     ("GET", "/v1/head"),
@@ -307,3 +307,18 @@ def test_state_of_a_run_that_is_over_stays(served: Served) -> None:
     states = [served.ok("POST", "/v1/runs/digits/cancel")["state"] for _ in range(2)]
 
     assert states == [RunState.CANCELLED.value] * 2
+
+
+def test_why_a_run_waits_includes_what_the_last_pass_could_not_do(served: Served) -> None:
+    served.put_spec()
+    served.submit()
+    now = served.clock.now()
+
+    def work(store: Any) -> None:
+        with store.transaction() as tx:
+            tx.add_pass(PassRecord(now, now, 3, "hold v4-0: pool v4 is paused"))
+
+    served.store(work)
+
+    for name in ("digits", "v4-0"):
+        assert "the last pass: hold v4-0: pool v4 is paused" in served.ok("GET", f"/v1/why/{name}")["lines"]

@@ -112,8 +112,8 @@ class Passes:
             self._waiters = waiters + self._waiters
             self._due_s = self._ended_s + LEAST_GAP_S
             return
-        self.last = result
-        if result.exit or reasons:
+        news, self.last = result != self.last, result
+        if news:
             log.info("pass (%s): exit %d: %s", ", ".join(reasons) or "due", result.exit, result.summary)
         for waiter in waiters:
             if not waiter.done():

@@ -13,7 +13,7 @@ from tpuctl.base.ids import SliceName, slice_name
 from tpuctl.base.units import Instant, show_duration
 from tpuctl.cloud.model import Known, Unknown
 from tpuctl.spec.cluster import PoolSpec
-from tpuctl.store.records import Incarnation, Run
+from tpuctl.store.records import Incarnation, Run, RunState
 
 
 def why_document(picture: Picture, name: str, now: Instant) -> dict[str, Any]:
@@ -33,7 +33,8 @@ def lines_about(picture: Picture, name: str, now: Instant) -> list[str]:
         return about_incarnation(picture, newest, now)
     pool = pool_of_slice(picture, name)
     if pool is not None:
-        return [str(empty_slot_row(pool, SliceName(name), newest, picture.holds, now)["reason"])]
+        reason = str(empty_slot_row(pool, SliceName(name), newest, picture.holds, now)["reason"])
+        return [line for line in (reason, troubled_pass(picture)) if line]
     known = [run.name for run in picture.runs] + sorted({row.slice_name for row in picture.incarnations})
     raise MissingError(f"no run, slice or queued resource {name!r}; there are: {', '.join(known) or 'none'}")
 
@@ -61,9 +62,17 @@ def about_run(picture: Picture, run: Run, now: Instant) -> list[str]:
             lines.append(attempt.evidence)
     if run.failures or run.preemptions or run.losses:
         lines.append(f"so far: {run.failures} failed, {run.preemptions} preempted, {run.losses} lost")
+    if run.state is RunState.QUEUED and (told := troubled_pass(picture)):
+        lines.append(told)
     if isinstance(picture.ray, Unknown) and not run.state.is_over:
         lines.append(f"Ray cannot be seen: {picture.ray.reason}")
     return lines
+
+
+def troubled_pass(picture: Picture) -> str:
+    """What the last pass could not do; "" when it did all. It knows why no slice is asked for, e.g. a paused pool."""
+    last = picture.last_pass
+    return f"the last pass: {last.summary}" if last is not None and last.exit_code else ""
 
 
 def about_incarnation(picture: Picture, row: Incarnation, now: Instant) -> list[str]:
