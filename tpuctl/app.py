@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from tpuctl.base.chance import Chance, SystemChance
 from tpuctl.base.clock import Clock, SystemClock
-from tpuctl.base.ids import Zone
-from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
 
 if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, the rest is imported where it is used
+    from tpuctl.base.ids import Zone
     from tpuctl.client import AgentClient
+    from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
     from tpuctl.head.bring_up import BringUp
     from tpuctl.head.folder import ClusterFolder
     from tpuctl.head.home import HeadHome
@@ -56,6 +56,8 @@ def basis(state_dir: Path | None = None) -> Basis:
 
 def endpoints_of(spec: ClusterSpec, settings: Settings) -> Endpoints:
     """TPUCTL_EMULATOR sets all four; else the spec's own, else Google's."""
+    from tpuctl.cloud.model import Endpoints
+
     if settings.emulator:
         return Endpoints.all_at(settings.emulator)
     google = Endpoints()
