@@ -56,6 +56,9 @@ STATUS = {
     ],
     "runs": [],
 }
+EVENTS = {
+    "events": [{"id": 7, "at": "2026-12-01T10:00:00.000Z", "kind": "ready", "subject": "v4-0", "text": "2 of 2 hosts"}]
+}
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            data = json.dumps(STATUS).encode()
+            data = json.dumps(EVENTS if self.path.startswith("/v1/events") else STATUS).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -179,6 +182,17 @@ def test_interrupt_exits_130_and_names_what_may_exist(
     assert result.exit_code == 130
     for name in ("tpuctl-lab-head", "tpuctl-lab-data", "tpuctl-lab-token", "lab-*"):
         assert name in result.stderr
+
+
+def test_events_are_shown_and_given_as_a_versioned_document(agent: int, spec: Path, tmp_path: Path) -> None:
+    known(tmp_path)
+
+    text, as_json = run("events"), run("events", "--since", "3", "--json")
+
+    assert (text.exit_code, as_json.exit_code) == (0, 0)
+    assert "v4-0" in text.stdout
+    document = json.loads(as_json.stdout)
+    assert (document["version"], document["events"]) == (1, EVENTS["events"])
 
 
 @pytest.mark.parametrize("verb", ["up", "down", "status", "events"])
