@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from tpuctl.base.chance import Chance, SystemChance
 from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.base.errors import UserError
-from tpuctl.base.files import read_json
-from tpuctl.base.ids import Zone
-from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
 
 if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, the rest is imported where it is used
+    from tpuctl.base.ids import Zone
     from tpuctl.client import AgentClient
+    from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
     from tpuctl.fleet.metadata import HostWorld
     from tpuctl.fleet.model import RayView
     from tpuctl.fleet.pass_ import OnePass
@@ -66,6 +65,8 @@ def endpoints_of(spec: ClusterSpec, settings: Settings) -> Endpoints:
 
     Raises UserError.
     """
+    from tpuctl.cloud.model import Endpoints
+
     if settings.emulator:
         return Endpoints.all_at(settings.emulator)
     named = spec.endpoints
@@ -284,6 +285,7 @@ def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuil
 
 
 def _world_of(here: Basis, store: Store) -> HostWorld:
+    from tpuctl.base.files import read_json
     from tpuctl.fleet.metadata import HostWorld
     from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadNames
     from tpuctl.hosts.config import VmPlaces, parse_config
