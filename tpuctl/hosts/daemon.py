@@ -64,6 +64,7 @@ class HostDaemon:
         self._stopping = False
         self._noticed = threading.Event()
         self._node: RayNode | None = None
+        self._claim: PortClaim | None = None  # held for as long as the node may use its ports
         self._failures = 0
         self._reports = self._new_reports()
         self._notice_reports = self._new_reports()
@@ -149,12 +150,12 @@ class HostDaemon:
         write_host_file(self._world, head)
         prune_sessions(self._world.places)
         self._reports.tell("joining")
+        self._claim = claim
         self._node = self._start_node(head, claim)
         self._say(f"joining Ray at {head.ray_address}, epoch {head.epoch}, ports from {claim.ports.first}")
         self._watch_node(self._node, head)
         if not self._leaving:
             self._end_node()
-            claim.release()
 
     def _start_node(self, head: HeadView, claim: PortClaim) -> RayNode:
         world = self._world
@@ -199,6 +200,9 @@ class HostDaemon:
             self._node.close()
             self._node = None
             end_ray(self._world.places, self._world.clock)
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
     def _leave(self) -> int:
         if self._stopping and not self._noticed.is_set() and self._is_preempted():
