@@ -87,6 +87,9 @@ class FakeHost:
     def freeze(self) -> None:
         signal_all(self.processes(), signal.SIGSTOP)
 
+    def thaw(self) -> None:
+        signal_all(self.processes(), signal.SIGCONT)
+
 
 class RayLab:
     def __init__(self, root: Path, net: str, agent: str, token: str) -> None:
@@ -97,6 +100,7 @@ class RayLab:
         self.environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(root),
+            "PYTHONUNBUFFERED": "1",  # what "ray start" says is waited for
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "RAY_health_check_period_ms": "1000",
@@ -113,13 +117,16 @@ class RayLab:
         argv += [f"--dashboard-agent-listen-port={first + 41}", "--disable-usage-stats"]
         self.head = spawn(argv, environment={**self.environment, "TPUCTL_VM_DIR": str(root / "head")}, output=self.log)
         self.hosts: list[FakeHost] = []
-        wait_for(lambda: _answers(address, first), 30, "Ray's head")
+        wait_for(lambda: _answers(address, first), 60, "Ray's head")
 
     def add_slice(self, name: str, hosts: int = 2) -> list[FakeHost]:
         added = [FakeHost(self, name, worker, len(self.hosts) + worker) for worker in range(hosts)]
         for host in added:
             host.start()
         self.hosts += added
+        # "ray start" says so once its node is registered.
+        said = self.root / "ray.log"
+        wait_for(lambda: said.read_text().count("Ray runtime started") > len(self.hosts), 150, f"slice {name} in Ray")
         return added
 
     def close(self) -> None:
