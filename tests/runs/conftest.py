@@ -70,7 +70,9 @@ class FakeHost:
             "TPU_DEV_ROOT": str(self.vm / "dev"),
             "PYTHONPATH": "/remote",
         }
-        self.process = spawn(argv, environment=environment, output=self.lab.log)
+        # As the host's unit does: on a busy machine a raylet may give up while it starts.
+        again = ["bash", "-c", 'while :; do "$@"; sleep 1; done', "host", *argv]
+        self.process = spawn(again, environment=environment, output=self.lab.log)
 
     def processes(self) -> list[ProcessId]:
         return processes_with_environment(f"TPUCTL_VM_DIR={self.vm}\0") + processes_with_environment(
@@ -103,10 +105,10 @@ class RayLab:
             "PYTHONUNBUFFERED": "1",  # what "ray start" says is waited for
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
-            "RAY_health_check_period_ms": "1000",
-            "RAY_health_check_timeout_ms": "1000",
-            "RAY_health_check_failure_threshold": "3",
-            "RAY_health_check_initial_delay_ms": "1000",
+            "RAY_health_check_period_ms": "2000",
+            "RAY_health_check_timeout_ms": "3000",
+            "RAY_health_check_failure_threshold": "4",
+            "RAY_health_check_initial_delay_ms": "2000",
         }
         address = f"{net}.2"
         first = _free_block(address)
