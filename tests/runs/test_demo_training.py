@@ -91,16 +91,3 @@ def test_killed_and_terminated_training_ends_with_the_bits_of_an_undisturbed_one
     assert result(calm)["digest"] == result(rough)["digest"]
     assert result(rough)["steps"] == 240
     assert result(calm)["accuracy"] >= 0.95
-
-
-def test_a_chip_that_is_in_use_is_refused_with_libtpus_words(tmp_path: Path) -> None:
-    first = start(tmp_path, 1, STEP_DELAY="1")
-    wait_for_step(tmp_path, 1, 1)
-    second = start(tmp_path, 2)
-
-    assert finish(second) == [1, 1]
-    for rank, process in enumerate(first):
-        process.kill()
-        process.wait()
-        said = (tmp_path / f"2-{rank}.log").read_text()
-        assert f"The TPU is already in use by process with pid {process.pid}" in said
