@@ -285,7 +285,6 @@ def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuil
 
 
 def _world_of(here: Basis, store: Store) -> HostWorld:
-    from tpuctl.base.files import read_json
     from tpuctl.fleet.metadata import HostWorld
     from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadNames
     from tpuctl.hosts.config import VmPlaces, parse_config
