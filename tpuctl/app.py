@@ -285,8 +285,10 @@ def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuil
 
 
 def _world_of(here: Basis, store: Store) -> HostWorld:
+    from tpuctl.base.files import read_json
     from tpuctl.fleet.metadata import HostWorld
-    from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadNames
+    from tpuctl.head.model import RAY_PORTS, HeadNames
+    from tpuctl.head.reach import AGENT_PORT
     from tpuctl.hosts.config import VmPlaces, parse_config
     from tpuctl.hosts.digest import source_digest
     from tpuctl.hosts.startup import startup_script
