@@ -91,9 +91,16 @@ class Demo:
             raise DemoError(f"the emulator did not say where it listens:\n{printed}")
         self.environment["TPUCTL_EMULATOR"] = found[1]
 
-    def step_of(self, run: str) -> int:
-        steps = re.findall(r"^step (\d+)", self.tpuctl("logs", run, check=False), re.MULTILINE)
+    def step_of(self, run: str, *more: str) -> int:
+        steps = re.findall(r"^step (\d+)", self.tpuctl("logs", run, *more, check=False), re.MULTILINE)
         return int(steps[-1]) if steps else 0
+
+    def steps_repeated(self, run: str) -> int:
+        """Steps that the second attempt computed again: where the first one was, less where the second began."""
+        resumed = re.search(r"^resumed from step (\d+)", self.tpuctl("logs", run, "--attempt", "2"), re.MULTILINE)
+        if resumed is None:
+            raise DemoError("the second attempt did not begin from a checkpoint")
+        return self.step_of(run, "--attempt", "1") - int(resumed[1])
 
     def state_of(self, run: str) -> str:
         return str(self.document("runs", run)["state"])
@@ -115,13 +122,13 @@ class Demo:
     def lose_a_slice(self) -> None:
         self.wait(
             f"step {PREEMPT_AT_STEP} of the training",
-            lambda: str(self.step_of("digits")) if self.step_of("digits") >= PREEMPT_AT_STEP else self.failed_early(),
+            lambda: str(step) if (step := self.step_of("digits")) >= PREEMPT_AT_STEP else self.failed_early(),
             120,
         )
         row = self.slice_of("digits")
         if row is None:
             raise DemoError("the run holds no slice at mid-run")
-        self.say(f"step {self.step_of('digits')}: the cloud takes {row['name']} away; nobody tells tpuctl")
+        self.say(f"the cloud takes {row['name']} away in mid-run; nobody tells tpuctl")
         self.tpuctl("emulator", "preempt", row["queued_resource"], show=True)
 
     def failed_early(self) -> None:
@@ -145,7 +152,7 @@ class Demo:
         """What the demo promises; anything else is a failure of it."""
         first, plain = self.result("digits"), self.result("digits-undisturbed")
         attempts = self.document("runs", "digits")["attempts"]
-        repeated = int(first["steps_executed"]) - int(first["steps"])
+        repeated = self.steps_repeated("digits")
         verdicts = [row["verdict"] for row in attempts]
         print(f"\n  attempts         {len(attempts)}: {', '.join(str(verdict) for verdict in verdicts)}")
         print(f"  steps repeated   {repeated} (a checkpoint every {CHECKPOINT_EVERY})")
