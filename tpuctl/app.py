@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 from tpuctl.base.chance import Chance, SystemChance
 from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.base.errors import UserError
-from tpuctl.base.files import read_json
-from tpuctl.base.ids import Zone
-from tpuctl.base.units import Instant
-from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
 
 if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, the rest is imported where it is used
+    from tpuctl.base.ids import Zone
     from tpuctl.client import AgentClient
+    from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
     from tpuctl.fleet.metadata import HostWorld
     from tpuctl.fleet.model import RayView
     from tpuctl.fleet.pass_ import OnePass
@@ -63,11 +61,22 @@ def basis(state_dir: Path | None = None) -> Basis:
 
 
 def endpoints_of(spec: ClusterSpec, settings: Settings) -> Endpoints:
-    """TPUCTL_EMULATOR sets all four; else the spec's own, else Google's."""
+    """TPUCTL_EMULATOR sets all four; else the spec's own, else Google's, but those only for `backend: gcp`.
+
+    Raises UserError.
+    """
+    from tpuctl.cloud.model import Endpoints
+
     if settings.emulator:
         return Endpoints.all_at(settings.emulator)
-    google = Endpoints()
     named = spec.endpoints
+    if spec.backend == "emulator" and not all((named.tpu, named.compute, named.secretmanager)):
+        # Never Google by default: a forgotten variable must not turn an exercise into a bill.
+        raise UserError(
+            f"cluster {spec.cluster!r} has `backend: emulator`, but TPUCTL_EMULATOR is not set; "
+            'run: eval "$(tpuctl emulator start)" (it prints the same line again for one that runs)'
+        )
+    google = Endpoints()
     return Endpoints(
         (named.tpu or google.tpu).rstrip("/"),
         (named.compute or google.compute).rstrip("/"),
@@ -95,7 +104,7 @@ def build_secrets(endpoints: Endpoints, project: str) -> SecretApi:
 
 
 def cluster_folder(here: Basis, file: Path) -> ClusterFolder:
-    """What this machine remembers of the spec's cluster. Cheap: the whole spec is read only if its name is not plain."""
+    """What this machine remembers of the spec's cluster. The whole spec is read only if its name is not plain."""
     from tpuctl.head.folder import ClusterFolder, cluster_named_in
 
     name = cluster_named_in(file)
@@ -276,8 +285,10 @@ def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuil
 
 
 def _world_of(here: Basis, store: Store) -> HostWorld:
+    from tpuctl.base.files import read_json
     from tpuctl.fleet.metadata import HostWorld
-    from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadNames
+    from tpuctl.head.model import RAY_PORTS, HeadNames
+    from tpuctl.head.reach import AGENT_PORT
     from tpuctl.hosts.config import VmPlaces, parse_config
     from tpuctl.hosts.digest import source_digest
     from tpuctl.hosts.startup import startup_script
@@ -307,6 +318,7 @@ def _world_of(here: Basis, store: Store) -> HostWorld:
 def _ray_view(here: Basis, store_dir: Path, url: str) -> RayView:
     """The node table at `url`, read with the cluster's token; Unknown when there is no Ray to ask."""
     from tpuctl.agent.ray_cluster import read_ray_table
+    from tpuctl.agent.ray_head import read_ray_head
     from tpuctl.cloud.model import Unknown
     from tpuctl.hosts.config import VmPlaces
 
@@ -317,6 +329,5 @@ def _ray_view(here: Basis, store_dir: Path, url: str) -> RayView:
         token = places.token.read_text().strip()
     except OSError as error:
         return Unknown(f"the token {places.token} cannot be read: {error.strerror}")
-    started = read_json(store_dir / "ray.json")
-    since = Instant(float(started["started_at"])) if isinstance(started, dict) and "started_at" in started else None
-    return read_ray_table(url, token, here.clock, head_since=since)
+    head = read_ray_head(store_dir / "ray.json")
+    return read_ray_table(url, token, here.clock, head_since=None if head is None else head.started_at)

@@ -161,6 +161,11 @@ class PlainVm:
     def log(self) -> str:
         return (self.prefix / "log" / "daemon.log").read_text()
 
+    @property
+    def ray_words(self) -> str:
+        path = self.prefix / "log" / "ray.log"
+        return path.read_text()[-3000:] if path.exists() else ""
+
     def close(self) -> None:
         for process in self.started:
             if process.poll() is None and (root := identify(process.pid)):
@@ -186,7 +191,7 @@ class Lab:
         """The first true value of `holds()`; fails after the limit, with what the daemons wrote."""
         deadline = time.monotonic() + limit_s
         while not (value := holds()):
-            logs = "\n".join(f"-- {vm.role} {vm.address}\n{vm.log}" for vm in self.vms if vm.started)
+            logs = "\n".join(f"-- {vm.role} {vm.address}\n{vm.log}{vm.ray_words}" for vm in self.vms if vm.started)
             assert time.monotonic() < deadline, f"not within {limit_s}s: {what}\n{logs}"
             time.sleep(0.05)
         return value

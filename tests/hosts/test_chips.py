@@ -14,7 +14,7 @@ import pytest
 
 from tpuctl.base.clock import SystemClock
 from tpuctl.hosts.chips import ChipPlaces, find_holders, is_program_of_ours
-from tpuctl.hosts.cleanup import clean_up, end_ray, ray_mark
+from tpuctl.hosts.cleanup import KEPT_SESSIONS, clean_up, end_ray, prune_sessions, ray_mark
 from tpuctl.hosts.config import VmPlaces
 
 
@@ -143,3 +143,15 @@ def test_rays_leftovers_are_ended_by_their_mark_and_not_those_of_a_neighbour(vm:
         assert end_ray(vm, SystemClock()) == 1
         assert {holder.process.pid for holder in find_holders(chips.chips(), vm)} == {other}
         assert ours != other
+
+
+def test_only_the_newest_sessions_of_ray_are_kept(vm: VmPlaces) -> None:
+    for day in range(1, 7):
+        (vm.ray / f"session_2026-12-0{day}_10-00-00_1_2" / "logs").mkdir(parents=True)
+    (vm.ray / "session_latest").symlink_to("session_2026-12-06_10-00-00_1_2")
+
+    prune_sessions(vm)
+
+    kept = sorted(path.name for path in vm.ray.iterdir())
+    assert kept == [*(f"session_2026-12-0{day}_10-00-00_1_2" for day in (4, 5, 6)), "session_latest"]
+    assert len(kept) == KEPT_SESSIONS + 1

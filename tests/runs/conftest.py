@@ -70,7 +70,9 @@ class FakeHost:
             "TPU_DEV_ROOT": str(self.vm / "dev"),
             "PYTHONPATH": "/remote",
         }
-        self.process = spawn(argv, environment=environment, output=self.lab.log)
+        # As the host's unit does: on a busy machine a raylet may give up while it starts.
+        again = ["bash", "-c", 'while :; do "$@"; sleep 1; done', "host", *argv]
+        self.process = spawn(again, environment=environment, output=self.lab.log)
 
     def processes(self) -> list[ProcessId]:
         return processes_with_environment(f"TPUCTL_VM_DIR={self.vm}\0") + processes_with_environment(
@@ -87,6 +89,9 @@ class FakeHost:
     def freeze(self) -> None:
         signal_all(self.processes(), signal.SIGSTOP)
 
+    def thaw(self) -> None:
+        signal_all(self.processes(), signal.SIGCONT)
+
 
 class RayLab:
     def __init__(self, root: Path, net: str, agent: str, token: str) -> None:
@@ -97,12 +102,13 @@ class RayLab:
         self.environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(root),
+            "PYTHONUNBUFFERED": "1",  # what "ray start" says is waited for
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
-            "RAY_health_check_period_ms": "1000",
-            "RAY_health_check_timeout_ms": "1000",
-            "RAY_health_check_failure_threshold": "3",
-            "RAY_health_check_initial_delay_ms": "1000",
+            "RAY_health_check_period_ms": "2000",
+            "RAY_health_check_timeout_ms": "3000",
+            "RAY_health_check_failure_threshold": "4",
+            "RAY_health_check_initial_delay_ms": "2000",
         }
         address = f"{net}.2"
         first = _free_block(address)
@@ -113,13 +119,16 @@ class RayLab:
         argv += [f"--dashboard-agent-listen-port={first + 41}", "--disable-usage-stats"]
         self.head = spawn(argv, environment={**self.environment, "TPUCTL_VM_DIR": str(root / "head")}, output=self.log)
         self.hosts: list[FakeHost] = []
-        wait_for(lambda: _answers(address, first), 30, "Ray's head")
+        wait_for(lambda: _answers(address, first), 60, "Ray's head")
 
     def add_slice(self, name: str, hosts: int = 2) -> list[FakeHost]:
         added = [FakeHost(self, name, worker, len(self.hosts) + worker) for worker in range(hosts)]
         for host in added:
             host.start()
         self.hosts += added
+        # "ray start" says so once its node is registered.
+        said = self.root / "ray.log"
+        wait_for(lambda: said.read_text().count("Ray runtime started") > len(self.hosts), 150, f"slice {name} in Ray")
         return added
 
     def close(self) -> None:

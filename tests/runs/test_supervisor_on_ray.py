@@ -1,4 +1,4 @@
-"""Whole attempts on a real Ray cluster with fake hosts: the supervisor as its own process, orders and outcomes as files."""
+"""Whole attempts on a real Ray cluster with fake hosts: the supervisor as a process, orders and outcomes as files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tpuctl.base.units import Instant
 from tpuctl.runs.model import Outcome
 from tpuctl.runs.orders import Order, OrderedSlice, RunDocument, RunFolder, StopOrder
 
-pytestmark = [pytest.mark.scenario, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.scenario, pytest.mark.timeout(400)]
 
 EPOCH = Epoch("t6m8gb")
 
@@ -63,7 +63,7 @@ class Stage:
         )
         self.folder.write_order(Order(attempt, EPOCH, 1, slices, Instant(time.time())))
 
-    def outcome(self, attempt: int, limit_s: float = 60) -> Outcome:
+    def outcome(self, attempt: int, limit_s: float = 90) -> Outcome:
         found: Outcome = until(lambda: self.folder.outcome(attempt), limit_s, f"outcome of attempt {attempt}")
         return found
 
@@ -171,3 +171,26 @@ def test_killed_host_ends_the_gang_and_the_other_slice_takes_the_run(stage: Any)
     assert detected_s < 12
     assert run.outcome(2).kind == "done"
     print(f"killed host: outcome after {detected_s:.1f} s, by {outcome.losses[0].kind}")
+
+
+def test_frozen_host_is_fenced_and_kills_its_program_when_it_thaws(stage: Any) -> None:
+    run = stage("frozen", "echo up; while :; do date +%s.%N >> beats; sleep 0.05; done")
+    run.order(1, "v4-0")
+    until(lambda: all("up" in run.log(1, rank) for rank in (0, 1)), 40, "both ranks")
+    victim = run.lab.hosts[1]
+    frozen_s = time.monotonic()
+    victim.freeze()
+
+    outcome = run.outcome(1, 40)
+    detected_s = time.monotonic() - frozen_s
+    frozen = run.living()
+    until(lambda: time.time() > outcome.fence_until.unix_s, 30, "end of the fence")
+    victim.thaw()
+    thawed_at_s = time.time()
+    until(lambda: run.living() == [], 5, "end of the frozen program")
+
+    assert [(loss.rank, loss.worker) for loss in outcome.losses] == [(1, 1)]
+    assert frozen != [], "the frozen host's program cannot have ended before it thawed"
+    beats = (victim.vm / f"attempts/{run.run_id}/1/beats").read_text().split()
+    assert float(beats[-1]) < thawed_at_s + 0.5, "it hardly ran on after the thaw"
+    print(f"frozen host: outcome after {detected_s:.1f} s, by {outcome.losses[0].kind}")

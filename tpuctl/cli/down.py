@@ -12,8 +12,8 @@ from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds
 HELP = """End the cluster: its runs, slices, head, data disk and secret.
 
 The head's agent ends runs with grace and deletes the slices; then the head goes. Where the agent cannot be reached, all
-that carries the cluster's labels is deleted from here, with force. It may be run again at any point. Exit codes: 0 nothing
-is left, 1 failed, 2 usage or spec, 3 something is left or could not be seen, 130 interrupted.
+that carries the cluster's labels is deleted from here, with force. It may be run again at any point. Exit codes: 0
+nothing is left, 1 failed, 2 usage or spec, 3 something is left or could not be seen, 130 interrupted.
 
 Examples:
 

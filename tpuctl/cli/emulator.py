@@ -15,8 +15,26 @@ from tpuctl.base.errors import UserError
 if TYPE_CHECKING:
     from tpuctl.emulator.state_file import EmulatorState
 
-emulator = typer.Typer(no_args_is_help=True, help="A cloud on this machine: TPU, Compute and Secret Manager services.")
-fault = typer.Typer(no_args_is_help=True, help="Plant faults on calls.")
+emulator = typer.Typer(
+    no_args_is_help=True,
+    help="""A cloud on this machine: TPU, Compute and Secret Manager services.
+
+    Examples:
+
+      eval "$(tpuctl emulator start)"
+
+      tpuctl emulator stop
+    """,
+)
+fault = typer.Typer(
+    no_args_is_help=True,
+    help="""Plant faults on calls.
+
+    Examples:
+
+      tpuctl emulator fault add error-before --path nodes --error internal
+    """,
+)
 emulator.add_typer(fault, name="fault")
 
 StateDir = Annotated[
@@ -78,8 +96,8 @@ def start(
     """
     from tpuctl.base.clock import SystemClock
     from tpuctl.emulator import remote
+    from tpuctl.emulator.options import ServerOptions
     from tpuctl.emulator.scenario import read_scenario
-    from tpuctl.emulator.server import ServerOptions, serve
 
     if machines not in ("process", "none"):
         raise UserError(f"--machines is {machines!r}; it is `process` or `none`")
@@ -87,6 +105,8 @@ def start(
         read_scenario(scenario)  # its mistakes belong in front of the user, not into a log
     options = ServerOptions(_home(state_dir), name, port, scenario, root, seed, machines)
     if foreground:
+        from tpuctl.emulator.server import serve
+
         serve(options, SystemClock())
         return
     state, fresh = remote.start(options, SystemClock())

@@ -19,9 +19,26 @@ app = typer.Typer(
 
 def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
-    from tpuctl.cli import down, emulator, events, init, plan, reconcile, schema, status, up, validate
+    from tpuctl.cli import (
+        cancel,
+        down,
+        emulator,
+        events,
+        init,
+        logs,
+        plan,
+        reconcile,
+        runs,
+        schema,
+        status,
+        submit,
+        up,
+        validate,
+        why,
+    )
 
-    for verb in (init, validate, plan, up, down, reconcile, status, events, schema, emulator):
+    cluster = (init, validate, plan, up, down, reconcile, status, why, events)
+    for verb in (*cluster, submit, runs, logs, cancel, schema, emulator):
         verb.register(app)
 
 

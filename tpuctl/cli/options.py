@@ -13,7 +13,7 @@ SPEC = Path("tpuctl.yaml")
 SpecFile = Annotated[Path, typer.Option("-f", "--file", envvar="TPUCTL_SPEC", help="The cluster's spec.")]
 StateDir = Annotated[
     Path | None,
-    typer.Option("--state-dir", envvar="TPUCTL_HOME", help="What tpuctl keeps on this machine [default: ~/.tpuctl]."),
+    typer.Option("--state-dir", envvar="TPUCTL_HOME", help="What tpuctl keeps on this machine (default: ~/.tpuctl)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The document itself.")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -23,7 +23,7 @@ Examples:
 """
 
 
-class WaitFor(str, Enum):
+class WaitFor(StrEnum):
     HEAD = "head"
     FIRST = "first"
     ALL = "all"

@@ -25,7 +25,7 @@ class RestSecrets:
         self._endpoint, self._project, self._http = endpoint, project, http
         self._clock: Clock = clock or SystemClock()
         with cloud_call(f"use {endpoint}"):
-            self._service = discovery.build(
+            service = discovery.build(
                 "secretmanager",
                 "v1",
                 http=http or http_for(endpoint, TIMEOUT_S),
@@ -33,19 +33,23 @@ class RestSecrets:
                 cache_discovery=False,
                 client_options={"api_endpoint": f"{endpoint}/"},
             )
+        # Each of these builds its methods anew from the document when asked for, which costs more than a call.
+        self._secrets = service.projects().secrets()
+        self._versions = self._secrets.versions()
 
     def create_secret(self, name: str, value: str, labels: Mapping[str, str]) -> None:
         """Killed between its two calls it leaves a secret without a version: read_secret says NotFoundError then."""
-        secrets = self._service.projects().secrets()
         body = {"replication": {"automatic": {}}, "labels": dict(labels)}
-        create = secrets.create(parent=f"projects/{self._project}", secretId=name, body=body)
+        create = self._secrets.create(parent=f"projects/{self._project}", secretId=name, body=body)
         self._execute(create, f"create secret {name!r}")
         payload = {"payload": {"data": base64.b64encode(value.encode()).decode()}}
-        self._execute(secrets.addVersion(parent=self._path(name), body=payload), f"add the version of secret {name!r}")
+        self._execute(
+            self._secrets.addVersion(parent=self._path(name), body=payload), f"add the version of secret {name!r}"
+        )
 
     def read_secret(self, name: str) -> str:
         what = f"read secret {name!r}"
-        call = self._service.projects().secrets().versions().access(name=f"{self._path(name)}/versions/latest")
+        call = self._versions.access(name=f"{self._path(name)}/versions/latest")
         answer = reading(lambda: self._execute(call, what), self._clock)
         try:
             return base64.b64decode(answer["payload"]["data"], validate=True).decode()
@@ -54,7 +58,7 @@ class RestSecrets:
             raise TransientError(f"{what}: the answer holds no readable value") from None
 
     def has_secret(self, name: str) -> bool:
-        call = self._service.projects().secrets().get(name=self._path(name))
+        call = self._secrets.get(name=self._path(name))
         try:
             reading(lambda: self._execute(call, f"get secret {name!r}"), self._clock)
         except NotFoundError:
@@ -62,7 +66,7 @@ class RestSecrets:
         return True
 
     def delete_secret(self, name: str) -> None:
-        self._execute(self._service.projects().secrets().delete(name=self._path(name)), f"delete secret {name!r}")
+        self._execute(self._secrets.delete(name=self._path(name)), f"delete secret {name!r}")
 
     def _path(self, name: str) -> str:
         return f"projects/{self._project}/secrets/{name}"

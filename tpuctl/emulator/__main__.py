@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tpuctl.base.clock import SystemClock
 from tpuctl.base.errors import TpuctlError
-from tpuctl.emulator.server import ServerOptions, serve
+from tpuctl.emulator.options import ServerOptions
+from tpuctl.emulator.server import serve
 
 
 def main(argv: list[str]) -> int:

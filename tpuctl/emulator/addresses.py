@@ -64,10 +64,10 @@ class NetworkLease:
 def runtime_directory() -> Path:
     """Where emulators of one user see each other's locks. Owner-only; refused if it belongs to somebody else."""
     path = Path(tempfile.gettempdir()) / f"tpuemu-locks-{getpass.getuser()}"
-    owner_only_directory(path)
-    if path.stat().st_uid != os.getuid():
-        raise TpuctlError(f"{path} belongs to another user; remove it or set TMPDIR")
-    return path
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise TpuctlError(f"{path} is a link or belongs to another user; have it removed, or set TMPDIR")
+    return owner_only_directory(path)
 
 
 def lease_network(directory: Path) -> NetworkLease:

@@ -185,9 +185,9 @@ class Control:
 
     def _to_host(self, asked: Document, make: Callable[[str], VmEvent]) -> Document:
         node, worker = self._node(asked), int(asked.get("worker", 0))
+        if not node.running:
+            raise TpuctlError(f"node {node.node_id!r} is {node.state}: its machines do not run")
         if not 0 <= worker < len(node.vms):
-            raise TpuctlError(
-                f"node {node.node_id!r} ({node.state}) has {len(node.vms)} machine(s); there is no worker {worker}"
-            )
+            raise TpuctlError(f"node {node.node_id!r} has {len(node.vms)} machine(s); there is no worker {worker}")
         self._cloud.world.events.append(make(node.vms[worker]))
         return {"vm": node.vms[worker]}

@@ -46,7 +46,7 @@ class Preemptions:
         record = self._life.queued[node.queued]
         for each in self._life.nodes_of(record):
             each.leaving = True
-            if notice > 0:
+            if notice > 0 and each.running:
                 self._world.events.extend(VmNotice(vm) for vm in each.vms)
         end = shows or self._world.settings.preempted_node
 

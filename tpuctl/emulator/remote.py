@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -21,11 +22,12 @@ from tpuctl.base.process import (
     signal_all,
     spawn,
 )
-from tpuctl.emulator.server import ServerOptions
+from tpuctl.emulator.options import ServerOptions
 from tpuctl.emulator.state_file import EmulatorState, directory_of, make_directory, read_state, running
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
+_children: list[subprocess.Popen[bytes]] = []  # started by this very process, which must reap them when they end
 
 
 def start(options: ServerOptions, clock: Clock) -> tuple[EmulatorState, bool]:
@@ -38,6 +40,7 @@ def start(options: ServerOptions, clock: Clock) -> tuple[EmulatorState, bool]:
     log = directory / "log"
     with log.open("wb") as output:
         child = spawn(_argv(options), output=output)
+    _children.append(child)
     deadline = clock.monotonic() + START_LIMIT_S
     while clock.monotonic() < deadline:
         state = running(options.home, options.name)
@@ -121,8 +124,8 @@ def _end(state: EmulatorState, clock: Clock) -> None:
     while is_alive(state.process):
         if clock.monotonic() > deadline:
             kill_tree(state.process)
-            return
         clock.sleep(0.05)
+    _children[:] = [child for child in _children if child.poll() is None]
 
 
 def _answers(state: EmulatorState) -> bool:

@@ -11,32 +11,21 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
 from tpuctl.base.chance import new_token
 from tpuctl.base.clock import Clock
-from tpuctl.base.errors import BusyError, TpuctlError
+from tpuctl.base.errors import BusyError, TpuctlError, UserError
 from tpuctl.base.process import identify
 from tpuctl.emulator.addresses import NetworkLease, lease_network, runtime_directory
 from tpuctl.emulator.cloud import Cloud
 from tpuctl.emulator.control import Control
+from tpuctl.emulator.options import ServerOptions
 from tpuctl.emulator.scenario import Settings, read_scenario
 from tpuctl.emulator.service import Machines, NoMachines, Service
 from tpuctl.emulator.state_file import EmulatorState, make_directory, write_state
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    home: Path
-    name: str = "default"
-    port: int = 0  # 0: any free one
-    scenario: Path | None = None
-    root: Path | None = None  # None: a short new directory in the system's temporary directory
-    seed: int | None = None
-    machines: str = "process"  # or "none"
 
 
 def serve(options: ServerOptions, clock: Clock) -> None:
@@ -78,7 +67,12 @@ def _network() -> Iterator[NetworkLease]:
 def _root(options: ServerOptions) -> Iterator[Path]:
     """The VMs' directory: short, because socket names in it may have 107 bytes at most. Removed at the end."""
     if options.root is not None:
-        options.root.mkdir(mode=0o700, parents=True, exist_ok=False)
+        try:
+            options.root.mkdir(mode=0o700, parents=True, exist_ok=False)
+        except FileExistsError as error:
+            raise UserError(
+                f"--root {options.root} exists already; it is removed at the end, so name a new one"
+            ) from error
         root = options.root.absolute()
     else:
         root = Path(tempfile.mkdtemp(prefix="tpuemu-"))

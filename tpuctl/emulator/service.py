@@ -11,6 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from tpuctl.base.clock import Clock
+from tpuctl.base.errors import TpuctlError
 from tpuctl.emulator.cloud import Cloud
 from tpuctl.emulator.events import VmEvent, VmReport
 from tpuctl.emulator.wire import Request, Response
@@ -77,8 +78,7 @@ class Service:
                 events = self.cloud.advance(self.clock.now())
                 if events:
                     self._pending.put_nowait(events)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.stopping.wait(), TICK_S)
+                await self._pause(TICK_S)
                 if carrier.done():
                     carrier.result()  # machines that cannot be carried out end the service, with the reason
         finally:
@@ -95,19 +95,28 @@ class Service:
             events = await self._pending.get()
             for event in events:
                 self._log(_line(event))
-            await machines.carry_out(events)
+            try:
+                await machines.carry_out(events)
+            except TpuctlError as error:
+                # One machine's failure must not end the cloud of all others: its callers see a host that is not up.
+                self._log(f"failed: {error}")
+
+    async def _pause(self, seconds: float) -> None:
+        """Ends early when the service stops: no hanging call holds that up."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
 
     async def _cloud_call(self, request: web.Request) -> web.StreamResponse:
         asked = Request.from_url(request.method, str(request.rel_url), dict(request.headers), await request.read())
         response = self.cloud.handle(self.clock.now(), asked)
         waited_s = 0.0
-        while response.again_at is not None and waited_s < _MAX_WAIT_S:
+        while response.again_at is not None and waited_s < _MAX_WAIT_S and not self.stopping.is_set():
             pause_s = max(TICK_S, response.again_at.since(self.clock.now()))
             waited_s += pause_s
-            await asyncio.sleep(pause_s)
+            await self._pause(pause_s)
             response = self.cloud.handle(self.clock.now(), asked, repeat=True)
         if response.delay_s:
-            await asyncio.sleep(response.delay_s)
+            await self._pause(response.delay_s)
         if response.lost:
             return _hang_up(request)
         return _written(response)

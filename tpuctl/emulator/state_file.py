@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tpuctl.base.errors import TpuctlError
+from tpuctl.base.errors import TpuctlError, UserError
 from tpuctl.base.files import owner_only_directory, read_json, write_json_atomic
+from tpuctl.base.ids import is_plain_name
 from tpuctl.base.process import ProcessId, is_alive
 
 
@@ -34,6 +35,9 @@ class EmulatorState:
 
 
 def directory_of(home: Path, name: str) -> Path:
+    """Raises UserError for what is no plain name: it becomes a part of a path."""
+    if not is_plain_name(name, 32):
+        raise UserError(f"--name {name!r}: use a letter, then letters, digits and dashes, at most 32 characters")
     return home / "emulators" / name
 
 

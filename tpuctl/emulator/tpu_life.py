@@ -143,7 +143,6 @@ class TpuLife:
         record = self.queued[node.queued]
         for each in self.nodes_of(record):
             stop_machines(self.world, each)
-            each.booted.clear()
             if shows == "gone":
                 self._drop_node(now, each, "preempted")
             elif each.state != "DELETING":

@@ -30,16 +30,17 @@ def start_machines(world: World, node: NodeRecord, slices: tuple[NodeRecord, ...
             preemptible=node.spot,
         )
         world.events.append(VmStart(vm))
+    node.running = True
 
 
 def stop_machines(world: World, node: NodeRecord) -> None:
-    """The machines end and their addresses are free; doing it twice does nothing."""
+    """The machines end, if they were started, and their addresses are free; doing it twice does nothing."""
     for name, address in zip(node.vms, node.addresses, strict=True):
-        world.events.append(VmStop(name))
+        if node.running:
+            world.events.append(VmStop(name))
         world.addresses.give_back(address)
         world.vm_names.discard(name)
-    node.vms, node.booted = (), set()
-    node.addresses = ()
+    node.vms, node.addresses, node.booted, node.running = (), (), set(), False
 
 
 def _attributes(node: NodeRecord, worker: int, slices: tuple[NodeRecord, ...]) -> dict[str, str]:

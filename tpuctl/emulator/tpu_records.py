@@ -79,6 +79,7 @@ class NodeRecord:
     booted: set[str] = field(default_factory=set)
     guest: dict[tuple[int, str, str], str] = field(default_factory=dict)
     leaving: bool = False  # a preemption is under way
+    running: bool = False  # its machines were started and not yet stopped
 
     @property
     def node_id(self) -> str:

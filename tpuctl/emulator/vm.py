@@ -64,7 +64,8 @@ class VmDirectory:
         for chip in range(vm.chips):
             (self.path / "dev" / f"accel{chip}").touch()
         for disk in vm.disks:
-            kept = self.path.parent / "disks" / disk
+            # Bytes belong to the disk, not to the device name that it has on this machine.
+            kept = self.path.parent / "disks" / vm.disk_of_device.get(disk, disk)
             kept.mkdir(parents=True, exist_ok=True)
             (self.path / "disks" / disk).symlink_to(kept)
         install_image(self.path / "bin", python_bin)

@@ -62,7 +62,11 @@ class Creation:
 
     def _again(self, pool: PoolSpec, row: Incarnation) -> None:
         """A living incarnation that no list shows: planned and never sent, sent and unanswered, or refused."""
-        if row.delete_request_id or row.intent is Intent.SEEN or not isinstance(self._draft.sight(row.name).queued, Absent):
+        if (
+            row.delete_request_id
+            or row.intent is Intent.SEEN
+            or not isinstance(self._draft.sight(row.name).queued, Absent)
+        ):
             return
         former = tuple(each.name for each in self._draft.slot(pool.name, row.slot) if each.phase.is_over)
         if row.intent is Intent.SENT:

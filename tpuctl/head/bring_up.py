@@ -50,7 +50,7 @@ class BringUp:
     say: Say
 
     def up(self, wait: Wait, limit_s: float | None) -> FoundHead:
-        """Returns when what `wait` names is there. Raises RetryLaterError past the limit; all goes on by itself then."""
+        """Returns when what `wait` names is there. Raises RetryLaterError past the limit: all goes on by itself."""
         found, agent = self._answering_head(only_lost=False)
         self._patiently(lambda: agent.put_spec(self.spec.document, self.spec.text))
         self._patiently(lambda: agent.start_pass(wait=False))

@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 from tpuctl.base.ids import Zone
 from tpuctl.cloud.model import Endpoints
-from tpuctl.head.model import AGENT_PORT, RAY_PORTS, HeadWant
+from tpuctl.head.model import RAY_PORTS, HeadWant
+from tpuctl.head.reach import AGENT_PORT
 from tpuctl.spec.cluster import DetectionSpec
 
 

@@ -12,7 +12,6 @@ from tpuctl.cloud.model import Instance, InstanceRequest
 
 CLUSTER_LABEL, ROLE_LABEL = "tpuctl-cluster", "tpuctl-role"
 ROLE = "head"
-AGENT_PORT = 7578
 RAY_PORTS = (20000, 32000)
 DATA_DISK_GB = 20  # records, bundles and logs; no checkpoints
 

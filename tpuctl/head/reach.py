@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tpuctl.base.errors import UserError
-from tpuctl.head.model import AGENT_PORT
 
+AGENT_PORT = 7578
 DIRECT = frozenset({"auto", "direct"})
 
 

@@ -7,6 +7,7 @@ only when its holder is gone. Whatever we did not start is reported and left alo
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from tpuctl.hosts.config import VmPlaces
 # Programs had their notice from the watchdog when their attempt ended; this is what is left of them.
 TERM_S = 5.0
 KILL_S = 5.0
+KEPT_SESSIONS = 3
 _STEP_S = 0.05
 _ROUNDS = 10  # what forks while it is being killed is met again
 
@@ -81,6 +83,14 @@ def end_ray(places: VmPlaces, clock: Clock) -> int:
         _wait_gone(left, KILL_S, clock)
         ended += len(left)
     return ended
+
+
+def prune_sessions(places: VmPlaces) -> None:
+    """Ray makes a directory of logs at each new head; the oldest go, so that the disk does not fill up."""
+    sessions = [path for path in places.ray.glob("session_*") if path.is_dir() and not path.is_symlink()]
+    # Names begin with the time, so that their order is that of the sessions.
+    for old in sorted(sessions, key=lambda path: path.name)[:-KEPT_SESSIONS]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _holders(places: VmPlaces, chips: ChipPlaces) -> tuple[Holder, ...]:

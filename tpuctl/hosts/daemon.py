@@ -9,7 +9,6 @@ It ends only by SIGTERM. After the notice it stays, so that its unit does not st
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from tpuctl.base.clock import Clock
 from tpuctl.base.errors import RetryLaterError, StaleError
 from tpuctl.base.files import write_json_atomic
 from tpuctl.hosts.chips import ChipPlaces
-from tpuctl.hosts.cleanup import clean_up, end_ray, ray_mark
+from tpuctl.hosts.cleanup import clean_up, end_ray, prune_sessions, ray_mark
 from tpuctl.hosts.config import VmConfig, VmPlaces
 from tpuctl.hosts.follow import HeadFinder, HeadView
 from tpuctl.hosts.identity import HostIdentity
@@ -30,12 +29,14 @@ from tpuctl.hosts.probe import Versions, why_other_versions, why_unusable
 from tpuctl.hosts.ray_command import DRAIN_S, host_arguments, host_environment, ray_environment
 from tpuctl.hosts.ray_node import RayNode, pause_after
 from tpuctl.hosts.reports import Reports
+from tpuctl.hosts.say import Say
 from tpuctl.hosts.wake import Wake
 
 HEAD_CHECK_S = 3.0
 STEP_S = 1.0
 BLOCKED_S = 3.0
 NOTICE_RETRY_S = 0.5
+JOIN_LIMIT_S = 90.0  # `ray start` gives up by itself within a minute, but not when it hangs
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,12 @@ class HostWorld:
 class HostDaemon:
     def __init__(self, world: HostWorld) -> None:
         self._world = world
+        self._say = Say("tpuctl-host", world.clock)
         self._wake = Wake()
         self._stopping = False
         self._noticed = threading.Event()
         self._node: RayNode | None = None
+        self._claim: PortClaim | None = None  # held for as long as the node may use its ports
         self._failures = 0
         self._reports = self._new_reports()
         self._notice_reports = self._new_reports()
@@ -99,7 +102,7 @@ class HostDaemon:
         if (node := self._node) is not None:
             node.drain()
         self._wake.call()
-        say("notice of preemption: draining")
+        self._say("notice of preemption: draining")
         while not self._notice_reports.tell("notice", "the instance is being preempted"):
             self._world.clock.sleep(NOTICE_RETRY_S)
 
@@ -107,14 +110,14 @@ class HostDaemon:
         world = self._world
         cleaned = clean_up(world.places, world.chips, world.clock)
         if cleaned.ended:
-            say(f"ended {cleaned.ended} processes of a former life")
+            self._say(f"ended {cleaned.ended} processes of a former life")
         why = "; ".join(cleaned.blockers) or why_unusable(world.identity.config, world.chips)
         if why is not None:
             self._refuse(why)
         return why is not None
 
     def _refuse(self, why: str) -> None:
-        say(f"not joining: {why}")
+        self._say(f"not joining: {why}")
         self._reports.tell("refused", why)
 
     def _await_head(self) -> HeadView | None:
@@ -126,7 +129,7 @@ class HostDaemon:
             except (RetryLaterError, StaleError) as error:
                 if str(error) != said:
                     said = str(error)
-                    say(f"waiting for the head: {said}")
+                    self._say(f"waiting for the head: {said}")
                 self._wake.wait(getattr(error, "after_s", BLOCKED_S))
                 continue
             self._reports.agent = self._notice_reports.agent = head.agent
@@ -145,13 +148,14 @@ class HostDaemon:
             self._wake.wait(error.after_s)
             return
         write_host_file(self._world, head)
+        prune_sessions(self._world.places)
         self._reports.tell("joining")
+        self._claim = claim
         self._node = self._start_node(head, claim)
-        say(f"joining Ray at {head.ray_address}, epoch {head.epoch}, ports from {claim.ports.first}")
+        self._say(f"joining Ray at {head.ray_address}, epoch {head.epoch}, ports from {claim.ports.first}")
         self._watch_node(self._node, head)
         if not self._leaving:
             self._end_node()
-            claim.release()
 
     def _start_node(self, head: HeadView, claim: PortClaim) -> RayNode:
         world = self._world
@@ -167,16 +171,20 @@ class HostDaemon:
         while not self._leaving:
             if (end := node.ended()) is not None:
                 self._failures = 0 if end.was_up else self._failures + 1
-                say(f"Ray ended with {end.status} after {end.lived_s:.0f}s {end.last_words}".rstrip())
+                self._say(f"Ray ended with {end.status} after {end.lived_s:.0f}s {end.last_words}".rstrip())
                 self._reports.tell("left" if end.was_up else "refused", end.last_words or f"Ray ended ({end.status})")
                 self._wake.wait(pause_after(self._failures))
                 return
             if node.is_up():
                 self._reports.tell("joined")
+            elif node.lived_s > JOIN_LIMIT_S:
+                self._failures += 1
+                self._refuse(f"Ray did not come up within {JOIN_LIMIT_S:g}s: starting it anew")
+                return
             if self._world.clock.monotonic() - checked_s >= HEAD_CHECK_S:
                 checked_s = self._world.clock.monotonic()
                 if self._has_moved(head):
-                    say("the head's Ray is another one now: joining that")
+                    self._say("the head's Ray is another one now: joining that")
                     return
             self._wake.wait(STEP_S, node)
 
@@ -192,13 +200,16 @@ class HostDaemon:
             self._node.close()
             self._node = None
             end_ray(self._world.places, self._world.clock)
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
     def _leave(self) -> int:
         if self._stopping and not self._noticed.is_set() and self._is_preempted():
             # The soft-off stops the unit before the watch's answer came through.
             self._noticed.wait(timeout=STEP_S)
         if self._node is not None:
-            say("draining")
+            self._say("draining")
             self._node.drain()
             self._await_drained(self._node)
             self._end_node()
@@ -239,10 +250,6 @@ def write_host_file(world: HostWorld, head: HeadView) -> None:
             "accelerator": host.accelerator,
         },
     )
-
-
-def say(text: str) -> None:
-    print(f"tpuctl-host: {text}", file=sys.stderr, flush=True)
 
 
 def install_signals(daemon: HostDaemon) -> None:

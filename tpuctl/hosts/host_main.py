@@ -10,12 +10,13 @@ from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.base.errors import RetryLaterError
 from tpuctl.hosts.chips import ChipPlaces
 from tpuctl.hosts.config import ConfigError, HostConfig, VmConfig, VmPlaces
-from tpuctl.hosts.daemon import HostDaemon, HostWorld, install_signals, say
+from tpuctl.hosts.daemon import HostDaemon, HostWorld, install_signals
 from tpuctl.hosts.follow import HeadFinder
 from tpuctl.hosts.identity import HostIdentity, IdentityError, read_identity
 from tpuctl.hosts.lookup import cloud_lookup
 from tpuctl.hosts.metadata import Metadata, MetadataError
 from tpuctl.hosts.probe import own_versions
+from tpuctl.hosts.say import Say
 
 _AGAIN_S = 10.0
 
@@ -57,6 +58,7 @@ def ray_command() -> tuple[str, ...]:
 
 def _await_identity(host: HostConfig, metadata: Metadata, clock: Clock) -> HostIdentity:
     """Never goes on without an index: says so where it can be read from outside, and asks again."""
+    say = Say("tpuctl-host", clock)
     while True:
         try:
             return read_identity(host, metadata)
@@ -65,11 +67,11 @@ def _await_identity(host: HostConfig, metadata: Metadata, clock: Clock) -> HostI
             clock.sleep(error.after_s)
         except IdentityError as error:
             say(f"refused: {error}")
-            _tell_outside(metadata, f"refused: {error}")
+            _tell_outside(metadata, say, f"refused: {error}")
             clock.sleep(_AGAIN_S)
 
 
-def _tell_outside(metadata: Metadata, text: str) -> None:
+def _tell_outside(metadata: Metadata, say: Say, text: str) -> None:
     try:
         metadata.write_guest_attribute("tpuctl", "stage", text)
     except MetadataError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -17,7 +16,7 @@ from tpuctl.base.clock import Clock, SystemClock
 from tpuctl.base.errors import RetryLaterError, TpuctlError
 from tpuctl.base.files import write_json_atomic
 from tpuctl.base.web import NoAnswerError, call
-from tpuctl.hosts.cleanup import end_ray, ray_mark
+from tpuctl.hosts.cleanup import end_ray, prune_sessions, ray_mark
 from tpuctl.hosts.config import VmConfig, VmPlaces
 from tpuctl.hosts.host_main import ray_command
 from tpuctl.hosts.lookup import CloudLookup, cloud_lookup
@@ -26,6 +25,7 @@ from tpuctl.hosts.ports import RayPorts, claim_block
 from tpuctl.hosts.probe import Versions, own_versions
 from tpuctl.hosts.ray_command import head_arguments, head_environment, ray_environment
 from tpuctl.hosts.ray_node import RayEnd, RayNode
+from tpuctl.hosts.say import Say
 from tpuctl.hosts.wake import Wake
 
 START_LIMIT_S = 120.0
@@ -54,6 +54,7 @@ class HeadWorld:
 class HeadKeeper:
     def __init__(self, world: HeadWorld) -> None:
         self._world = world
+        self._say = Say("tpuctl-ray", world.clock)
         self._wake = Wake()
         self._stopping = False
 
@@ -67,6 +68,7 @@ class HeadKeeper:
         world = self._world
         world.places.ray_json.unlink(missing_ok=True)
         end_ray(world.places, world.clock)
+        prune_sessions(world.places)
         # Ray would call itself "already running" while any host on this kernel names the same address.
         (world.places.ray / "ray_current_cluster").unlink(missing_ok=True)
         self._read_token()
@@ -76,13 +78,13 @@ class HeadKeeper:
         try:
             if self._await_answer(node, claim.ports):
                 self._publish(claim.ports, started.iso())
-                say(f"Ray is up at {world.address}:{claim.ports.gcs}")
+                self._say(f"Ray is up at {world.address}:{claim.ports.gcs}")
             end = self._await_end(node)
         finally:
             world.places.ray_json.unlink(missing_ok=True)
             node.close()
             end_ray(world.places, world.clock)
-        say("stopped" if end is None else f"Ray ended with {end.status} after {end.lived_s:.0f}s")
+        self._say("stopped" if end is None else f"Ray ended with {end.status} after {end.lived_s:.0f}s")
         return 0 if end is None else 1
 
     def _read_token(self) -> None:
@@ -93,7 +95,7 @@ class HeadKeeper:
             except RetryLaterError as error:
                 if left == 0 or self._stopping:
                     raise
-                say(f"waiting for the secret: {error}")
+                self._say(f"waiting for the secret: {error}")
                 self._wake.wait(error.after_s)
         return None
 
@@ -145,10 +147,6 @@ class HeadKeeper:
 
 def dashboard_url(address: str, ports: RayPorts) -> str:
     return f"http://{address}:{ports.dashboard}"
-
-
-def say(text: str) -> None:
-    print(f"tpuctl-ray: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from tpuctl.base.clock import Clock
 from tpuctl.base.process import identify, kill_tree, spawn
 
 _UP = b"Ray runtime started"
-_TAIL_BYTES = 4000
+_TAIL_BYTES = 800  # the end of a traceback says what went wrong
 MAX_PAUSE_S = 10.0
 
 

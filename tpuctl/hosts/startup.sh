@@ -98,6 +98,7 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart=$PYTHON $3
+WorkingDirectory=/
 Restart=always
 RestartSec=2
 KillMode=$2
@@ -129,6 +130,7 @@ start_unit() {
     [ "$verb" = enable ] || systemctl restart "$1.service"
 }
 
+cd / # `python -m` looks in the working directory first, and below HOME lies a directory called tpuctl
 mkdir -p "$PREFIX/units" "$PREFIX/log" || { say "cannot write below $PREFIX"; exit 1; }
 retry 90 2 metadata id >/dev/null || { say "the metadata server does not answer"; exit 1; }
 retry 30 2 store_config || stop_here "this VM has no readable attribute tpuctl-config"

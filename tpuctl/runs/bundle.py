@@ -63,8 +63,8 @@ def unpack(data: bytes, digest: str, into: Path) -> None:
     beside.mkdir(parents=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-            # The `data` filter of PEP 706: no absolute names, no `..`, no links to the outside, no devices.
-            archive.extractall(beside, filter="data")
+            # The `data` filter of PEP 706: nothing above the directory, no links to the outside, no devices.
+            archive.extractall(beside, filter=_inside)
     except (tarfile.TarError, OSError, EOFError) as error:
         shutil.rmtree(beside)
         raise BadBundleError(f"bundle {digest[:12]}… cannot be unpacked: {error}") from error
@@ -75,6 +75,12 @@ def unpack(data: bytes, digest: str, into: Path) -> None:
         shutil.rmtree(beside)
         if not into.is_dir():
             raise
+
+
+def _inside(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+    if member.name.startswith("/"):
+        raise tarfile.AbsolutePathError(member)  # the filter would only strip the slash
+    return tarfile.data_filter(member, path)
 
 
 def _files(root: Path) -> Iterator[Path]:

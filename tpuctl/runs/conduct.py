@@ -144,6 +144,9 @@ class Conduct:
                 self._copy(event)
             case RankLost():
                 self._lose(event)
+            case RankEnded(rank, ended) if ended.left:
+                self._exit(rank, ended)
+                self._lose(RankLost(rank, "left", f"processes {list(ended.left)} could not be ended"))
             case RankEnded(rank, ended) if ended.why == "lease":
                 self._lose(RankLost(rank, "unreachable", "its lease ran out, it ended its program by itself"))
             case RankEnded(rank, ended) if ended.why in ("watchdog gone", "launcher gone"):
@@ -157,8 +160,6 @@ class Conduct:
         self._exits[rank] = RankExit(rank, place.slice.slice, place.worker, ended.code, ended.signal, at, before_stop)
         self._over.add(rank)
         self._note("rank-exit", rank=rank, code=ended.code, signal=ended.signal, before_stop=before_stop)
-        if ended.left:
-            self._lose(RankLost(rank, "left", f"processes {list(ended.left)} could not be ended"))
 
     def _lose(self, event: RankLost) -> None:
         place = self._places[event.rank]

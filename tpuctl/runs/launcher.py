@@ -73,7 +73,8 @@ class Launcher:
         self._vm = Path(self._environment["TPUCTL_VM_DIR"])
         self._finished = threading.Event()
         self._ended: Ended | None = None
-        self._lifeline = -1
+        self._lifeline = -1  # write end; -1 = not yet, or the watchdog is gone
+        self._lifeline_lock = threading.Lock()
         self._job: tuple[RunDocument, Order, Place] | None = None
 
     # Preparing.
@@ -214,12 +215,15 @@ class Launcher:
         return self._ended
 
     def _tell(self, line: str) -> bool:
-        try:
-            data = line.encode() + b"\n"
-            while data:
-                data = data[os.write(self._lifeline, data) :]
-        except BrokenPipeError:
-            return False
+        data = line.encode() + b"\n"
+        with self._lifeline_lock:
+            if self._lifeline < 0:
+                return False
+            try:
+                while data:
+                    data = data[os.write(self._lifeline, data) :]
+            except BrokenPipeError:
+                return False
         return True
 
     def _listen(self, status: int) -> None:
@@ -236,6 +240,9 @@ class Launcher:
         if "clean" not in last:
             # The watchdog itself was killed. The kernel killed the program with it; the rest is found by its marks.
             left = tuple(process.pid for process in self._kill_marked())
+        with self._lifeline_lock:
+            os.close(self._lifeline)
+            self._lifeline = -1
         self._ended = Ended(code, number, last.get("why", "watchdog gone"), left)
         self._finished.set()
 

@@ -80,7 +80,9 @@ class HostLoss:
     slice: SliceName
     incarnation: QrName
     worker: int
-    kind: str  # "unreachable" | "dead" | "draining" | "worker-died" (the node lives) | "refused" (would not start it)
+    # "unreachable", "dead" (Ray's word), "draining" (a notice), "worker-died" (its Ray worker, while the node lives),
+    # "refused" (it would not start the program), "left" (processes of the attempt could not be ended)
+    kind: str
     at: Instant
 
 

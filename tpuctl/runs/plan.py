@@ -155,7 +155,7 @@ def _why_waiting(
     if not groups:
         fitting = [each for group in _groups(view, slices) for each in group.slices]
         if not fitting:
-            return f"no slot of pool {' or '.join(want.pools) or '(none allowed)'} exists"
+            return f"no slice of pool {' or '.join(want.pools) or '(none allowed)'} is asked for yet"
         listed = ", ".join(each.slice for each in fitting)
         wanted = f"wants {want.min_slices} slices of one type in one zone"
         return f"{wanted}; only {listed} could be used: raise the pool's slices"

@@ -30,6 +30,7 @@ class Supervisor:
         self._clock, self._limits = clock, limits or Limits()
         self._told_to_leave = False
         self._newest: Epoch | None = None
+        self._done: set[int] = set()  # attempts that have an outcome or are not ours: their files need no second look
 
     def leave(self) -> None:
         """From a signal handler: stop what runs, then go."""
@@ -51,10 +52,12 @@ class Supervisor:
     def _next_order(self) -> Order | None:
         """The oldest order of this activation that has no outcome."""
         for attempt in self._folder.orders():
-            if self._folder.outcome(attempt) is None:
-                order = self._folder.order(attempt)
-                if order is not None and order.activation == self._activation:
-                    return order
+            if attempt in self._done:
+                continue
+            order = self._folder.order(attempt)
+            if order is not None and order.activation == self._activation and self._folder.outcome(attempt) is None:
+                return order
+            self._done.add(attempt)
         return None
 
     def _carry_out(self, order: Order) -> None:

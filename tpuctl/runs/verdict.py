@@ -99,8 +99,8 @@ def exit_status(rank: RankExit) -> int:
 
 
 def _out_of_reach(outcome: Outcome, evidence: Evidence) -> tuple[SliceName, ...]:
-    """Slices that lost a host: by the supervisor's facts or by Ray's table since then."""
-    lost = {loss.slice for loss in outcome.losses if loss.kind in ("unreachable", "dead", "draining")}
+    """Slices that lost a host, by the supervisor's facts or by Ray's table since then, or whose chips are not free."""
+    lost = {loss.slice for loss in outcome.losses if loss.kind in ("unreachable", "dead", "draining", "left")}
     return tuple(name for name, _ in evidence.slices if name in lost or name in evidence.broken)
 
 
@@ -185,5 +185,6 @@ def _show_loss(loss: HostLoss) -> str:
         "draining": "is draining",
         "worker-died": "lost its Ray worker while the node lives (out of memory, or a crash)",
         "refused": "refused to start the program",
+        "left": "has processes of the attempt that could not be ended",
     }
     return f"host {loss.worker} of {loss.slice} {words.get(loss.kind, loss.kind)}"

@@ -64,7 +64,7 @@ def about_cluster(spec: ClusterSpec) -> str:
 def misfits_of(run: RunSpec, cluster: ClusterSpec) -> list[str]:
     """Why this run could never start on this cluster, whatever the cloud gives. Each says what to do.
 
-    An accelerator type that no pool has is none as long as another entry of `use` fits: one run file serves many clusters.
+    An accelerator type that no pool has is no misfit while another entry of `use` fits: a run may serve many clusters.
     """
     misfits = list[str]()
     known = ", ".join(f"{pool.name} ({pool.accelerator})" for pool in cluster.pools) or "none"

@@ -60,7 +60,7 @@ Node = Scalar | Sequence | Mapping
 def compose(text: str, filename: str) -> tuple[Mapping, list[Problem]]:
     """The document, and what is wrong with it so far. Raises SpecError when there is no tree to go on with."""
     if len(text) > MAX_BYTES:
-        raise SpecError(filename, [Problem(1, 1, f"longer than {MAX_BYTES // 1024} KiB: this is no spec")])
+        raise SpecError(filename, [too_long()])
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -83,6 +83,10 @@ def compose(text: str, filename: str) -> tuple[Mapping, list[Problem]]:
         problem = Problem(root.line, root.column, f"expected keys and values ('cluster: lab'), found {what}")
         raise SpecError(filename, [*builder.problems, problem])
     return root, builder.problems
+
+
+def too_long() -> Problem:
+    return Problem(1, 1, f"longer than {MAX_BYTES // 1024} KiB: this is no spec")
 
 
 def _short(text: str) -> str:

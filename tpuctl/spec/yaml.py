@@ -17,7 +17,7 @@ from tpuctl.spec.fields import Problems
 from tpuctl.spec.grant import check_grant
 from tpuctl.spec.run import RunSpec
 from tpuctl.spec.run_yaml import lint_run, run_of
-from tpuctl.spec.tree import MAX_BYTES, Mapping, compose
+from tpuctl.spec.tree import MAX_BYTES, Mapping, compose, too_long
 
 __all__ = ["check_grant", "lint_run", "load_cluster", "load_run", "parse_cluster", "parse_run", "read_text"]
 
@@ -62,6 +62,8 @@ def read_text(path: Path) -> str:
         raise UserError(f"there is no spec {str(path)!r}; 'tpuctl init' writes a cluster spec") from error
     except OSError as error:
         raise UserError(f"cannot read the spec {str(path)!r}: {error.strerror or error}") from error
+    if len(data) > 4 * MAX_BYTES:
+        raise SpecError(str(path), [too_long()])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

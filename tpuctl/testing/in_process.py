@@ -8,8 +8,8 @@
     emulated.pass_time(120)          # whatever is due in two minutes has happened
 
 Calls go through the clients' own code down to the last layer: real URLs, real JSON, real error classes. A call takes no
-virtual time, unless a planted fault makes it: then the clock moves by the delay, or by the caller's timeout, whichever is
-shorter, and the caller sees what requests or httplib2 would raise.
+virtual time, unless a planted fault makes it: then the clock moves by the delay or by the caller's timeout, whichever
+is shorter, and the caller sees what requests or httplib2 would raise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NotInTimeError(Exception):
 
 
 class EmulatedCloud:
-    """`events` collects what machines would have to do; without machines, VMs boot by themselves after `latencies.boot`."""
+    """`events` collects what machines would have to do; VMs boot by themselves after `latencies.boot`."""
 
     ENDPOINT = "http://emulated.invalid"
 

@@ -1,0 +1,103 @@
+"""The cluster's calls: health, head, status, spec, pass, down, events."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+import tpuctl
+from tpuctl.agent.answers import BadRequestError, UnavailableError, json_body, takes, whole_number
+from tpuctl.agent.documents import event_row, status_document
+from tpuctl.agent.home import API_VERSION, Home
+from tpuctl.agent.intake import begin_down, put_spec, what_remains
+from tpuctl.agent.passes import Passes
+from tpuctl.agent.picture import events_since, read_picture
+
+MAX_WAIT_S = 3600.0
+MAX_EVENTS = 10_000
+
+
+def routes(home: Home, passes: Passes) -> list[web.RouteDef]:
+    calls = FleetCalls(home, passes)
+    return [
+        web.get("/v1/health", calls.health),
+        web.get("/v1/head", calls.head),
+        web.get("/v1/status", calls.status),
+        web.put("/v1/spec", calls.put_spec),
+        web.post("/v1/pass", calls.run_pass),
+        web.post("/v1/down", calls.begin_down),
+        web.get("/v1/down", calls.remaining),
+        web.get("/v1/events", calls.events),
+    ]
+
+
+class FleetCalls:
+    def __init__(self, home: Home, passes: Passes) -> None:
+        self._home = home
+        self._passes = passes
+
+    async def health(self, _: web.Request) -> web.StreamResponse:
+        return web.json_response({"ok": True, "version": tpuctl.__version__, "api": API_VERSION})
+
+    async def head(self, _: web.Request) -> web.StreamResponse:
+        ray, me = self._home.scene.ray_head, self._home.identity
+        return web.json_response(
+            {
+                "cluster": me.cluster,
+                "epoch": me.epoch,
+                "version": tpuctl.__version__,
+                "api": API_VERSION,
+                "ray": None if ray is None else ray.document(),
+            }
+        )
+
+    async def status(self, _: web.Request) -> web.StreamResponse:
+        home = self._home
+        picture = await home.records.do(lambda store: read_picture(store, home.identity, home.scene))
+        return web.json_response(status_document(picture, home.clock.now()))
+
+    async def put_spec(self, request: web.Request) -> web.StreamResponse:
+        body = await json_body(request, document=(dict, str), text=(str, type(None)))
+        home = self._home
+        answer = await home.records.do(
+            lambda store: put_spec(store, body["document"], home.identity.cluster, home.clock.now())
+        )
+        if answer["changed"]:
+            self._passes.ask("the spec changed")
+        home.dispatch_bell.ring()
+        return web.json_response(answer)
+
+    @takes(MAX_WAIT_S + 30.0)
+    async def run_pass(self, request: web.Request) -> web.StreamResponse:
+        body = await json_body(request, wait=(bool, type(None)), timeout_s=(int, float, type(None)))
+        limit_s = float(body.get("timeout_s") or 180.0)
+        if not 0 < limit_s <= MAX_WAIT_S:
+            raise BadRequestError(f"{request.path}: timeout_s={limit_s:g} is not between 0 and {MAX_WAIT_S:g}")
+        if not body.get("wait"):
+            self._passes.ask("asked for")
+            return web.json_response({"exit": None, "summary": "asked for"})
+        try:
+            async with asyncio.timeout(limit_s):
+                result = await self._passes.run("asked for")
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"no pass ended within {limit_s:g} s; it goes on without you", kind="timeout"
+            ) from error
+        return web.json_response({"exit": result.exit, "summary": result.summary})
+
+    async def begin_down(self, request: web.Request) -> web.StreamResponse:
+        body = await json_body(request, wait_runs=(bool, type(None)))
+        home, wait_runs = self._home, bool(body.get("wait_runs"))
+        await home.records.do(lambda store: begin_down(store, home.clock.now(), wait_runs=wait_runs))
+        home.dispatch_bell.ring()
+        self._passes.ask("down")
+        return web.json_response({})
+
+    async def remaining(self, _: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._home.records.do(what_remains))
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        since = whole_number(request, "since", 0)
+        rows = await self._home.records.do(lambda store: events_since(store, since, MAX_EVENTS))
+        return web.json_response({"events": [event_row(number, event) for number, event in rows]})

@@ -1,0 +1,104 @@
+"""From what a user submits to what the planner and the supervisor need."""
+
+from __future__ import annotations
+
+from tpuctl.base.chance import Chance
+from tpuctl.base.errors import UserError
+from tpuctl.base.ids import Epoch, RunId, RunName, base36, is_plain_name
+from tpuctl.base.units import Instant
+from tpuctl.runs.model import RunWant
+from tpuctl.runs.orders import RunDocument
+from tpuctl.spec.cluster import ClusterSpec, PoolSpec
+from tpuctl.spec.run import RunSpec, UseEntry
+
+MAX_RUN_NAME = 40
+MAX_LOSSES = 10  # host faults and losses of contact together. A guess: enough for a bad night, no endless loop.
+LEASE_S = 10.0  # a host cut off from the head ends its program after this long
+
+
+def mint_run_id(name: RunName, now: Instant, chance: Chance) -> RunId:
+    """`<name>-<base36 second>-<4 random>`: unique, sorts by time within a name, and says whose it is."""
+    draw = base36(int(chance.unit() * 36**4)).rjust(4, "0")
+    return RunId(f"{name}-{base36(int(now.unix_s))}-{draw}")
+
+
+def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
+    """Where it may run. Raises UserError, with what to change, when it can never run on this cluster."""
+    if not is_plain_name(spec.name, MAX_RUN_NAME):
+        raise UserError(
+            f"run name {spec.name!r}: use a lower-case letter, then letters, digits and dashes, "
+            f"at most {MAX_RUN_NAME} characters"
+        )
+    if spec.min_slices > spec.max_slices:
+        raise UserError(f"run {spec.name!r}: slices min {spec.min_slices} is more than max {spec.max_slices}")
+    pools = _pools(spec, cluster)
+    largest = max(sum(pool.slices for pool in pools if _kind(pool) == _kind(each)) for each in pools)
+    if spec.min_slices > largest:
+        names = ", ".join(pool.name for pool in pools)
+        raise UserError(
+            f"run {spec.name!r} wants {spec.min_slices} slices of one type in one zone; "
+            f"its pools ({names}) have at most {largest}: ask for fewer, or raise `slices` of the pool"
+        )
+    return RunWant(
+        tuple(pool.name for pool in pools),
+        tuple(dict.fromkeys(pool.accelerator for pool in pools)),
+        spec.min_slices,
+        spec.max_slices,
+        spec.max_failures,
+        MAX_LOSSES,
+        spec.checkpoint.grace_s,
+    )
+
+
+def document_of(
+    spec: RunSpec, cluster: ClusterSpec, want: RunWant, run_id: RunId, epoch: Epoch, bundle: str
+) -> RunDocument:
+    """run.json: the same for all attempts, so that checkpoints are found again (A54)."""
+    return RunDocument(
+        RunName(spec.name),
+        run_id,
+        epoch,
+        spec.command,
+        spec.env,
+        checkpoint_dir(spec, cluster),
+        spec.checkpoint.grace_s,
+        bundle,
+        cluster.detection.hold_s,
+        LEASE_S,
+        want.pools[0],
+    )
+
+
+def checkpoint_dir(spec: RunSpec, cluster: ClusterSpec) -> str:
+    """With `{storage}` and `{run}` filled in. Raises UserError if it needs a storage that the cluster has not."""
+    text = spec.checkpoint.dir
+    if "{storage}" in text:
+        if not cluster.storage:
+            raise UserError(
+                f"run {spec.name!r}: checkpoint.dir {text!r} needs `storage:` in the cluster spec, or name a directory"
+            )
+        root = cluster.storage[0][1].rstrip("/")
+        # Programs open local storage as a path; only the emulator may have it.
+        text = text.replace("{storage}", root.removeprefix("file://"))
+    return text.replace("{run}", spec.name)
+
+
+def _pools(spec: RunSpec, cluster: ClusterSpec) -> tuple[PoolSpec, ...]:
+    """In the order of preference; a pool counts once."""
+    found: list[PoolSpec] = []
+    for entry in spec.use or (UseEntry(),):
+        fitting = [pool for pool in cluster.pools if _fits(entry, pool)]
+        if not fitting:
+            names = ", ".join(pool.name for pool in cluster.pools) or "none"
+            wanted = f"pool {entry.pool!r}" if entry.pool else f"a pool of {entry.accelerator!r}"
+            raise UserError(f"run {spec.name!r} wants {wanted}; pools of cluster {cluster.cluster!r}: {names}")
+        found += [pool for pool in fitting if pool not in found]
+    return tuple(found)
+
+
+def _fits(entry: UseEntry, pool: PoolSpec) -> bool:
+    return entry.pool in ("", pool.name) and entry.accelerator in ("", pool.accelerator)
+
+
+def _kind(pool: PoolSpec) -> tuple[str, str]:
+    return pool.accelerator, pool.zone
