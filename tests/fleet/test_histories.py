@@ -16,7 +16,7 @@ from tpuctl.store.records import Phase
 from tpuctl.testing.builders import a_cluster_spec, a_pool
 from tpuctl.testing.fleet_world import LIVING, FleetWorld
 
-GRANT_CHIPS = 32  # four slices of v4-16
+GRANT_CHIPS = 16  # two slices of v4-16: a lost one that is not gone yet leaves room for one
 FAULTS = ("error-before", "lost-before", "lost-after", "error-after", "hang-after", "slow")
 
 
@@ -25,7 +25,7 @@ def spec_of(slices: int) -> ClusterSpec:
 
 
 class Fleet(RuleBasedStateMachine):
-    @initialize(slices=st.integers(1, 3), deleting=st.sampled_from([1.0, 90.0, 200.0]))
+    @initialize(slices=st.integers(1, 2), deleting=st.sampled_from([1.0, 90.0, 200.0]))
     def begin(self, slices: int, deleting: float) -> None:
         self.folder = tempfile.TemporaryDirectory()
         latencies = Latencies(accepted=1, waiting=20, provisioning=40, deleting=deleting, suspending=30)
@@ -71,7 +71,7 @@ class Fleet(RuleBasedStateMachine):
     def restart_pass(self) -> None:
         self.world.restart()
 
-    @rule(slices=st.integers(0, 4))
+    @rule(slices=st.integers(0, 2))
     def edit_spec(self, slices: int) -> None:
         self.slices = slices
         self.world.want(spec_of(slices))
