@@ -27,7 +27,7 @@ project: lab
 backend: emulator
 head: {{zone: us-central2-b}}
 storage: {{us: "file://{storage}"}}
-detection: {{hold: 8s, rejoin: 15s}}
+detection: {{hold: 8s, rejoin: 20s}}
 pools:
   - name: v4
     accelerator: {accelerator}
