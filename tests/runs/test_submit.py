@@ -52,8 +52,6 @@ def test_use_is_an_order_of_preference_and_a_pool_counts_once() -> None:
         ({"use": (UseEntry(pool="v9"),)}, "pool 'v9'; pools of cluster 'lab': v4"),
         ({"min_slices": 3, "max_slices": 3}, "wants 3 slices.*at most 2"),
         ({"min_slices": 2, "max_slices": 1}, "min 2 is more than max 1"),
-        ({"name": "Digits"}, "lower-case"),
-        ({"name": "d" * 41}, "at most 40"),
     ],
 )
 def test_run_that_can_never_run_is_refused_with_what_to_change(fields: dict[str, Any], words: str) -> None:
