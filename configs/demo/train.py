@@ -15,6 +15,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +33,12 @@ from sklearn.datasets import load_digits
 
 import tpuctl.jax
 
-STEPS = int(os.environ.get("STEPS", "240"))
+STEPS = int(os.environ.get("STEPS", "200"))
 STEP_DELAY_S = float(os.environ.get("STEP_DELAY", "0"))
 CHECKPOINT_EVERY = int(os.environ.get("CHECKPOINT_EVERY", "20"))
 SEED = int(os.environ.get("SEED", "0"))
 BATCH = 256
+SIZES = (64, 128, 64, 10)
 TERMINATED = 128 + signal.SIGTERM  # not 0: a run that was interrupted is not done
 
 asked_to_stop = False
@@ -55,17 +58,26 @@ def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return images[train], labels[train], images[test], labels[test]
 
 
-def first_parameters() -> list[tuple[jax.Array, jax.Array]]:
-    sizes = [64, 128, 64, 10]
-    keys = jax.random.split(jax.random.key(SEED), len(sizes) - 1)
-    return [
-        (jax.random.normal(key, (rows, columns)) * np.sqrt(2.0 / rows).astype(np.float32), jnp.zeros(columns))
-        for key, rows, columns in zip(keys, sizes[:-1], sizes[1:], strict=True)
+def first_parameters() -> np.ndarray:
+    """All weights and biases in one vector: one sum over the hosts a step, and one array in the checkpoint."""
+    draw = np.random.default_rng(SEED)
+    layers = [
+        (draw.normal(0, np.sqrt(2.0 / rows), (rows, columns)), np.zeros(columns)) for rows, columns in pairwise(SIZES)
     ]
+    return np.concatenate([part.ravel() for layer in layers for part in layer]).astype(np.float32)
 
 
-def logits_of(parameters: Any, images: jax.Array) -> jax.Array:
-    *hidden, (weights, bias) = parameters
+def layers_of(vector: jax.Array) -> Iterator[tuple[jax.Array, jax.Array]]:
+    at = 0
+    for rows, columns in pairwise(SIZES):
+        weights = vector[at : at + rows * columns].reshape(rows, columns)
+        at += rows * columns
+        yield weights, vector[at : at + columns]
+        at += columns
+
+
+def logits_of(vector: jax.Array, images: jax.Array) -> jax.Array:
+    *hidden, (weights, bias) = layers_of(vector)
     for inner_weights, inner_bias in hidden:
         images = jax.nn.relu(images @ inner_weights + inner_bias)
     return images @ weights + bias
@@ -104,15 +116,25 @@ class Trainer:
         self.images, self.labels, self.test_images, self.test_labels = load_data()
         self.update = jax.jit(self._update, donate_argnums=0, out_shardings=self.whole)
 
-    def _update(self, state: Any, images: jax.Array, labels: jax.Array, stops: jax.Array) -> Any:
-        def loss_of(parameters: Any) -> jax.Array:
-            return optax.softmax_cross_entropy_with_integer_labels(logits_of(parameters, images), labels).mean()
+    def _update(self, state: Any, images: jax.Array, labels: jax.Array, wishes: jax.Array) -> Any:
+        def part(parameters: jax.Array, images: jax.Array, labels: jax.Array, wishes: jax.Array) -> jax.Array:
+            def loss_of(vector: jax.Array) -> jax.Array:
+                logits = logits_of(vector, images)
+                return optax.softmax_cross_entropy_with_integer_labels(logits, labels).sum() / BATCH
+
+            loss, gradient = jax.value_and_grad(loss_of)(parameters)
+            # The loss and all ranks' wishes to stop travel with the gradient: one sum a step, and all see the same.
+            mine = jnp.concatenate([gradient, loss[None], wishes])
+            return jax.lax.psum(mine, "data")
 
         parameters, moments = state
-        loss, gradients = jax.value_and_grad(loss_of)(parameters)
-        changes, moments = self.optimizer.update(gradients, moments, parameters)
-        # The sum of all ranks' wishes to stop travels with the step: all see it at the same step.
-        return (optax.apply_updates(parameters, changes), moments), loss, stops.sum()
+        inner = (P(), P("data"), P("data"), P("data"))
+        total = jax.shard_map(part, mesh=self.mesh, in_specs=inner, out_specs=P(), check_vma=False)(
+            parameters, images, labels, wishes
+        )
+        gradient, loss, stops = total[:-2], total[-2], total[-1]
+        changes, moments = self.optimizer.update(gradient, moments, parameters)
+        return (optax.apply_updates(parameters, changes), moments), loss, stops
 
     def place(self, array: np.ndarray, sharding: NamedSharding) -> jax.Array:
         """Every process has the whole array; each device gets its part."""
@@ -131,12 +153,11 @@ class Trainer:
         return self.place(self.images[chosen], self.split), self.place(self.labels[chosen], self.split)
 
     def wishes(self) -> jax.Array:
-        wish = np.full(jax.device_count(), int(asked_to_stop), np.int32)
+        wish = np.full(jax.device_count(), float(asked_to_stop), np.float32)
         return self.place(wish, self.split)
 
     def accuracy(self, parameters: Any) -> float:
-        local = jax.tree.map(lambda leaf: np.asarray(leaf), parameters)
-        guesses = np.asarray(logits_of(local, jnp.asarray(self.test_images))).argmax(axis=1)
+        guesses = np.asarray(logits_of(np.asarray(parameters), self.test_images)).argmax(axis=1)
         return float((guesses == self.test_labels).mean())
 
 
@@ -155,7 +176,7 @@ def main() -> None:
         state, loss, stops = trainer.update(state, images, labels, trainer.wishes())
         step += 1
         say(f"step {step} loss {float(loss):.6f}")
-        stop = int(stops) > 0
+        stop = float(stops) > 0
         if jax.process_index() == 0 and (stop or step % CHECKPOINT_EVERY == 0 or step == STEPS):
             save(checkpoint, state, step)
         if stop and step < STEPS:
