@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.stage import Stage, exited, unreachable
+from tests.agent.stage import DETECTION, Stage, exited, unreachable
 from tpuctl.base.ids import SliceName
 from tpuctl.store.records import Phase, RunState, Verdict
 
@@ -144,6 +144,21 @@ def test_restart_of_ray_on_the_head_resumes_the_run_once(stage: Stage) -> None:
 
     assert (run.attempts, run.losses, run.activation) == (2, 1, 2)
     assert len(stage.submitted) == len(set(stage.submitted)) == 2
+
+
+def test_no_other_run_meets_the_programs_of_a_supervisor_that_vanished(stage: Stage) -> None:
+    stage.set_phase(1, Phase.JOINING)
+    stage.submit("digits")
+    stage.until("digits", "RUNNING")
+
+    stage.restart_ray()
+    stage.cancel("digits")
+    stage.until("digits", "CANCELLED")
+    stage.submit("other")
+    closed_at = stage.run("digits").since
+
+    run = stage.until("other", "STARTING", "RUNNING")
+    assert run.since.since(closed_at) >= DETECTION.lease_s + DETECTION.lease_margin_s
 
 
 def test_nothing_follows_while_ray_cannot_be_seen(stage: Stage) -> None:
