@@ -161,6 +161,19 @@ def test_no_other_run_meets_the_programs_of_a_supervisor_that_vanished(stage: St
     assert run.since.since(closed_at) >= DETECTION.lease_s + DETECTION.lease_margin_s
 
 
+def test_run_whose_document_does_not_read_is_written_anew_and_stops_no_other(stage: Stage) -> None:
+    run = stage.submit("digits")
+    (stage.folders.of(run.id).path / "run.json").write_text('{"run": "digits", "of": "another version"}')
+    stage.submit("other")
+
+    stage.until("digits", "RUNNING")
+    stage.until("other", "RUNNING")
+
+    document = stage.folders.of(run.id).document()
+    assert document is not None
+    assert document.checkpoint_dir == "gs://lab-us/runs/digits"
+
+
 def test_nothing_follows_while_ray_cannot_be_seen(stage: Stage) -> None:
     stage.submit("digits")
     stage.until("digits", "RUNNING")
