@@ -317,6 +317,18 @@ def test_damaged_bundle_is_refused(host: Host, agent: tuple[str, dict[str, bytes
 # Ends.
 
 
+def test_lease_that_was_renewed_before_the_program_started_counts(host: Host) -> None:
+    """The order to start may have waited on its way for longer than the lease that it carries."""
+    order = an_order()
+    prepared = host.launcher.prepare(a_document("echo lives"), order, places(order)[0])
+    assert isinstance(prepared, Prepared)
+
+    host.launcher.beat(prepared.now_s + 30, 0)
+    assert host.launcher.start(prepared.coordinator, prepared.now_s - 1) is None
+
+    assert host.launcher.wait() == Ended(0, None, "exit", ())
+
+
 def test_log_is_passed_on_as_bytes_in_pieces(host: Host) -> None:
     """A49."""
     host.run(a_document(r"printf 'caf\303'; printf '\251 \201 \0 50%%\r'"))

@@ -74,6 +74,7 @@ class Launcher:
         self._finished = threading.Event()
         self._ended: Ended | None = None
         self._lifeline = -1  # write end; -1 = not yet, or the watchdog is gone
+        self._until_s = 0.0  # the latest end of the lease that was heard of
         self._lifeline_lock = threading.Lock()
         self._job: tuple[RunDocument, Order, Place] | None = None
 
@@ -168,9 +169,9 @@ class Launcher:
             "env": environment,
             "cwd": str(self._work),
             "log": str(self._work / "rank.log"),
-            "until": until_s,
+            "until": max(until_s, self._until_s),
         }
-        lifeline, self._lifeline = os.pipe()
+        lifeline, ours = os.pipe()
         status, status_end = os.pipe()
         (self._vm / "log").mkdir(exist_ok=True)
         with (self._vm / "log" / "watchdog.log").open("ab") as log:
@@ -186,13 +187,18 @@ class Launcher:
             )
         os.close(lifeline)
         os.close(status_end)
-        threading.Thread(target=self._listen, args=(status,), daemon=True).start()
-        if not self._tell(json.dumps(first)):
+        # A beat may come before this call is over: what to start has to be the first line, whatever the threads do.
+        if not _write_line(ours, json.dumps(first)):
+            os.close(ours)
+            os.close(status)
             return Refused("the watchdog did not start; see log/watchdog.log on the host")
+        self._lifeline = ours
+        threading.Thread(target=self._listen, args=(status,), daemon=True).start()
         return None
 
     def beat(self, until_s: float, offset: int) -> Beat:
         """Renew the lease until that moment of this host's clock; the answer carries what the program printed."""
+        self._until_s = max(self._until_s, until_s)
         self._tell(f"until {until_s!r}")
         return Beat(self._clock.monotonic(), self.read_log(offset))
 
@@ -215,16 +221,8 @@ class Launcher:
         return self._ended
 
     def _tell(self, line: str) -> bool:
-        data = line.encode() + b"\n"
         with self._lifeline_lock:
-            if self._lifeline < 0:
-                return False
-            try:
-                while data:
-                    data = data[os.write(self._lifeline, data) :]
-            except BrokenPipeError:
-                return False
-        return True
+            return self._lifeline >= 0 and _write_line(self._lifeline, line)
 
     def _listen(self, status: int) -> None:
         """Read the watchdog's words until it is gone."""
@@ -260,6 +258,17 @@ class Launcher:
                 send_signal(process, signal.SIGKILL)
             self._clock.sleep(0.02)
         return found
+
+
+def _write_line(pipe: int, line: str) -> bool:
+    """False when nobody reads any more."""
+    data = line.encode() + b"\n"
+    try:
+        while data:
+            data = data[os.write(pipe, data) :]
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def _marked(marks: set[bytes]) -> list[ProcessId]:
