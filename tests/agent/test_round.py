@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.agent.stage import DETECTION, Stage, exited, unreachable
+from tests.agent.stage import DETECTION, ME, Stage, a_ready_slice, exited, unreachable
+from tpuctl.agent.documents import status_document
+from tpuctl.agent.home import Scene
+from tpuctl.agent.picture import read_picture
 from tpuctl.base.ids import SliceName
 from tpuctl.store.records import Phase, RunState, Verdict
 
@@ -172,6 +176,21 @@ def test_run_whose_document_does_not_read_is_written_anew_and_stops_no_other(sta
     document = stage.folders.of(run.id).document()
     assert document is not None
     assert document.checkpoint_dir == "gs://lab-us/runs/digits"
+
+
+def test_adopted_slice_of_an_unknown_type_stops_nothing(stage: Stage) -> None:
+    """A newer tpuctl made it, or the service has renamed its types: the records then say 0 chips on 0 hosts."""
+    now = stage.clock.now()
+    stranger = replace(a_ready_slice(7, now), accelerator="v9-16", chips=0, hosts=0, joined=0)
+    with stage.store.transaction() as tx:
+        tx.put_incarnation(stranger)
+    stage.submit("digits", min_slices=2, max_slices=3)
+
+    stage.until("digits", "RUNNING")
+
+    assert set(stage.leased()) == {"v4-0", "v4-1"}
+    status = status_document(read_picture(stage.store, ME, Scene()), now)
+    assert [row["accelerator"] for row in status["slices"]] == ["v4-16", "v4-16", "v9-16"]
 
 
 def test_nothing_follows_while_ray_cannot_be_seen(stage: Stage) -> None:
