@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tpuctl.base.chance import Chance
 from tpuctl.base.errors import UserError
-from tpuctl.base.ids import Epoch, RunId, RunName, base36, is_plain_name
+from tpuctl.base.ids import Epoch, RunId, RunName, base36
 from tpuctl.base.units import Instant
 from tpuctl.runs.model import RunWant
 from tpuctl.runs.orders import RunDocument
+from tpuctl.spec.checkpoint import expand_dir
 from tpuctl.spec.cluster import ClusterSpec, PoolSpec
 from tpuctl.spec.run import RunSpec, UseEntry
 
-MAX_RUN_NAME = 40
 MAX_LOSSES = 10  # host faults and losses of contact together. A guess: enough for a bad night, no endless loop.
 LEASE_S = 10.0  # a host cut off from the head ends its program after this long
 
@@ -24,11 +24,6 @@ def mint_run_id(name: RunName, now: Instant, chance: Chance) -> RunId:
 
 def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
     """Where it may run. Raises UserError, with what to change, when it can never run on this cluster."""
-    if not is_plain_name(spec.name, MAX_RUN_NAME):
-        raise UserError(
-            f"run name {spec.name!r}: use a lower-case letter, then letters, digits and dashes, "
-            f"at most {MAX_RUN_NAME} characters"
-        )
     if spec.min_slices > spec.max_slices:
         raise UserError(f"run {spec.name!r}: slices min {spec.min_slices} is more than max {spec.max_slices}")
     pools = _pools(spec, cluster)
@@ -53,34 +48,24 @@ def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
 def document_of(
     spec: RunSpec, cluster: ClusterSpec, want: RunWant, run_id: RunId, epoch: Epoch, bundle: str
 ) -> RunDocument:
-    """run.json: the same for all attempts, so that checkpoints are found again (A54)."""
+    """run.json: the same for all attempts, so that checkpoints are found again (A54).
+
+    Raises UserError when the checkpoints need a storage that the cluster has not.
+    """
+    storage = cluster.storage[0][1].rstrip("/") if cluster.storage else ""
     return RunDocument(
         RunName(spec.name),
         run_id,
         epoch,
         spec.command,
         spec.env,
-        checkpoint_dir(spec, cluster),
+        expand_dir(spec.checkpoint.dir, storage, spec.name, run_id),
         spec.checkpoint.grace_s,
         bundle,
         cluster.detection.hold_s,
         LEASE_S,
         want.pools[0],
     )
-
-
-def checkpoint_dir(spec: RunSpec, cluster: ClusterSpec) -> str:
-    """With `{storage}` and `{run}` filled in. Raises UserError if it needs a storage that the cluster has not."""
-    text = spec.checkpoint.dir
-    if "{storage}" in text:
-        if not cluster.storage:
-            raise UserError(
-                f"run {spec.name!r}: checkpoint.dir {text!r} needs `storage:` in the cluster spec, or name a directory"
-            )
-        root = cluster.storage[0][1].rstrip("/")
-        # Programs open local storage as a path; only the emulator may have it.
-        text = text.replace("{storage}", root.removeprefix("file://"))
-    return text.replace("{run}", spec.name)
 
 
 def _pools(spec: RunSpec, cluster: ClusterSpec) -> tuple[PoolSpec, ...]:
