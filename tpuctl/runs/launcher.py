@@ -27,8 +27,9 @@ from tpuctl.base.files import read_json, write_atomic
 from tpuctl.base.ids import epoch_order
 from tpuctl.base.process import ProcessId, all_processes, send_signal
 from tpuctl.base.units import show_duration
+from tpuctl.hosts.chips import ChipPlaces, find_holders
+from tpuctl.hosts.config import VmPlaces
 from tpuctl.runs.bundle import BadBundleError, unpack
-from tpuctl.runs.chips import device_root, holders
 from tpuctl.runs.orders import Order, RunDocument
 from tpuctl.runs.program import Coordinator, Place, argv_of, environment_of
 
@@ -113,11 +114,11 @@ class Launcher:
 
     def _chips_busy(self) -> str:
         """ "" when no process has a chip open, else who. Nothing is killed here: it may be a user's own (A44)."""
-        root = device_root(self._environment)
+        chips, vm = ChipPlaces.from_environment(self._environment), VmPlaces.from_environment(self._environment)
         give_up_s = self._clock.monotonic() + CHIPS_PATIENCE_S
-        while found := holders(root):
+        while found := find_holders(chips.chips(), vm):
             if self._clock.monotonic() >= give_up_s:
-                listed = ", ".join(f"{path} by process {pid}" for pid, path in sorted(found.items()))
+                listed = ", ".join(f"{holder.path} by process {holder.process.pid}" for holder in found)
                 return f"its chips are in use after {show_duration(CHIPS_PATIENCE_S)}: {listed}"
             self._clock.sleep(0.1)
         return ""
