@@ -15,8 +15,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +25,10 @@ from tpuctl.base.files import read_json, write_atomic
 from tpuctl.base.ids import epoch_order
 from tpuctl.base.process import ProcessId, all_processes, send_signal
 from tpuctl.base.units import show_duration
+from tpuctl.base.web import NoAnswerError, call
 from tpuctl.hosts.chips import ChipPlaces, find_holders
 from tpuctl.hosts.config import VmPlaces
-from tpuctl.runs.bundle import BadBundleError, unpack
+from tpuctl.runs.bundle import LIMIT_BYTES, BadBundleError, unpack
 from tpuctl.runs.orders import Order, RunDocument
 from tpuctl.runs.program import Coordinator, Place, argv_of, environment_of
 
@@ -93,7 +92,7 @@ class Launcher:
         if document.bundle:
             try:
                 shutil.copytree(self._bundle(document.bundle, host["agent"]), work, symlinks=True, dirs_exist_ok=True)
-            except (urllib.error.URLError, TimeoutError, ConnectionError, BadBundleError) as error:
+            except (NoAnswerError, BadBundleError) as error:
                 return Refused(f"the working directory could not be fetched from {host['agent']}: {error}")
         address = host["address"]
         first = order.attempt * 7 + sum(document.id.encode())  # spread, so that a port is seldom used twice in a row
@@ -131,21 +130,20 @@ class Launcher:
         return into
 
     def _fetch(self, url: str) -> bytes:
-        for attempt in range(FETCH_TRIES):
+        """Raises NoAnswerError, also when the agent refuses."""
+        for left in reversed(range(FETCH_TRIES)):
             token = (self._vm / "token").read_text().strip()
-            request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
             try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    data: bytes = answer.read()
-                    return data
-            except urllib.error.HTTPError as error:
-                if error.code < 500 or attempt == FETCH_TRIES - 1:
+                answer = call("GET", url, token=token, timeout_s=60.0, limit_bytes=LIMIT_BYTES)
+            except NoAnswerError:
+                if not left:
                     raise
-            except (urllib.error.URLError, TimeoutError, ConnectionError):
-                # The agent may be restarting.
-                if attempt == FETCH_TRIES - 1:
-                    raise
-            self._clock.sleep(1.0)
+            else:
+                if answer.status == 200:
+                    return answer.body
+                if answer.status < 500 or not left:
+                    raise NoAnswerError(f"HTTP {answer.status}: {answer.text()[:200]}")
+            self._clock.sleep(1.0)  # the agent may be restarting
         raise AssertionError("the last try returns or raises")
 
     @property
