@@ -23,7 +23,7 @@ from typing import Any
 from tpuctl.base.clock import Clock
 from tpuctl.base.files import read_json, write_atomic
 from tpuctl.base.ids import epoch_order
-from tpuctl.base.process import ProcessId, all_processes, send_signal
+from tpuctl.base.process import ProcessId, processes_with_entries, send_signal
 from tpuctl.base.units import show_duration
 from tpuctl.base.web import NoAnswerError, call
 from tpuctl.hosts.chips import ChipPlaces, find_holders
@@ -246,13 +246,13 @@ class Launcher:
     def _kill_marked(self) -> list[ProcessId]:
         """SIGKILL to all processes that carry this attempt's environment; returns those that are still there after."""
         document, order, place = self._prepared
-        marks = {
-            f"TPUCTL_RUN_ID={document.id}".encode(),
-            f"TPUCTL_ATTEMPT={order.attempt}".encode(),
-            f"TPUCTL_RANK={place.rank}".encode(),  # in the emulator other hosts' processes can be seen too
-        }
+        marks = (
+            f"TPUCTL_RUN_ID={document.id}",
+            f"TPUCTL_ATTEMPT={order.attempt}",
+            f"TPUCTL_RANK={place.rank}",  # in the emulator other hosts' processes can be seen too
+        )
         give_up_s = self._clock.monotonic() + 5.0
-        while (found := _marked(marks)) and self._clock.monotonic() < give_up_s:
+        while (found := processes_with_entries(*marks)) and self._clock.monotonic() < give_up_s:
             for process in found:
                 send_signal(process, signal.SIGKILL)
             self._clock.sleep(0.02)
@@ -268,18 +268,6 @@ def _write_line(pipe: int, line: str) -> bool:
     except BrokenPipeError:
         return False
     return True
-
-
-def _marked(marks: set[bytes]) -> list[ProcessId]:
-    found = []
-    for row in all_processes():
-        try:
-            environment = Path(f"/proc/{row.id.pid}/environ").read_bytes()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if marks <= set(environment.split(b"\0")):
-            found.append(row.id)
-    return found
 
 
 def _free_ports(address: str, first: int) -> tuple[int, int]:
