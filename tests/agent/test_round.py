@@ -12,6 +12,7 @@ from tpuctl.agent.documents import status_document
 from tpuctl.agent.home import Scene
 from tpuctl.agent.picture import read_picture
 from tpuctl.base.ids import SliceName
+from tpuctl.runs.conduct import Limits
 from tpuctl.store.records import Phase, RunState, Verdict
 
 
@@ -56,6 +57,22 @@ def test_preempted_run_resumes_on_the_slice_that_is_left(stage: Stage) -> None:
     assert second.slices[0][0] == "v4-1"
     assert first.activation == second.activation  # the supervisor that lives takes the next order
     assert len(stage.submitted) == 1
+
+
+def test_supervisor_that_may_be_leaving_for_want_of_orders_gets_none(stage: Stage) -> None:
+    stage.submit("digits")
+    stage.until("digits", "RUNNING")
+    stage.set_phase(1, Phase.WAITING)
+    stage.take(0)
+    stage.until("digits", "QUEUED")
+    stage.tick(Limits().idle_s - 1)
+
+    stage.set_phase(1, Phase.READY)
+    stage.until("digits", "RUNNING")
+
+    first, second = stage.attempts("digits")
+    assert second.activation == first.activation + 1
+    assert stage.folders.of(second.run_id).is_ended(first.activation)
 
 
 def test_notice_stops_the_attempt_within_a_round(stage: Stage) -> None:
