@@ -114,6 +114,10 @@ class AgentClient:
         patience_s = self._timeout_s + (timeout_s if wait else 0.0)
         return self._json("POST", "/v1/pass", {"wait": wait, "timeout_s": timeout_s}, timeout_s=patience_s)
 
+    def plan(self, *, timeout_s: float = 120.0) -> Document:
+        """What the next pass would do: the `plan --json` document. Nothing is done."""
+        return self._json("GET", "/v1/plan", timeout_s=timeout_s)
+
     def down(self, *, wait_runs: bool = False) -> None:
         """Nothing is wanted from now on."""
         self._json("POST", "/v1/down", {"wait_runs": wait_runs})

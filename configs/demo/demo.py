@@ -73,7 +73,7 @@ class Demo:
             if now - told >= 5:
                 told = now
                 self.say(f"  … {what} ({now - began:.0f} s)")
-            time.sleep(0.3)
+            time.sleep(1.0)
         return seen
 
     def prepare(self) -> None:
@@ -141,7 +141,7 @@ class Demo:
 
     def timeline(self) -> None:
         wanted = {
-            "requested", "ready", "submitted", "attempt-started", "notice", "lost", "verdict", "run-succeeded", "gone",
+            "requested", "ready", "submitted", "started", "notice", "lost", "verdict", "succeeded", "gone",
         }  # fmt: skip
         events = [row for row in self.document("events")["events"] if row["kind"] in wanted]
         print("\nTimeline")

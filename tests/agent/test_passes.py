@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tpuctl.agent import passes as module
+from tpuctl.agent.answers import UnavailableError
 from tpuctl.agent.passes import PERIOD_S, Passes, PassResult, gap_for, reconcile_command, summary_of
 from tpuctl.base.clock import SystemClock
+from tpuctl.testing.clock import FakeClock
 
 COUNTING = """
 import pathlib, sys
@@ -117,3 +119,13 @@ def test_command_names_ray_only_when_it_is_known() -> None:
 def test_output_that_is_no_text_still_gives_a_summary() -> None:
     assert summary_of(b"\xff\xfe\n\n", 1) == "\ufffd\ufffd"
     assert summary_of(b"", 3) == "no output; exit 3"
+
+
+def test_a_plan_is_what_its_child_prints_and_a_child_without_one_is_told() -> None:
+    clock = FakeClock()
+    plain = Passes(lambda: ("/bin/sh", "-c", 'test "$1 $2" = "--dry-run --json" && echo \'{"exit": 3}\'', "sh"), clock)
+    broken = Passes(lambda: ("/bin/sh", "-c", "echo tpuctl: no spec >&2; exit 2", "sh"), clock)
+
+    assert asyncio.run(plain.plan()) == {"exit": 3}
+    with pytest.raises(UnavailableError, match="no spec"):
+        asyncio.run(broken.plan())

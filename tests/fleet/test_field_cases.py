@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tpuctl.base.errors import BusyError
-from tpuctl.base.ids import Epoch, QrName
+from tpuctl.base.ids import Epoch, QrName, Zone
+from tpuctl.cloud.model import Listing, QueuedResource, TpuApi
 from tpuctl.emulator.scenario import Latencies, Override, QuotaRule, Settings
 from tpuctl.store.errors import StoreDamagedError
 from tpuctl.store.lock import PassLock
@@ -60,6 +63,19 @@ def test_a01_the_successor_waits_for_the_dead_where_the_grant_has_no_room_for_bo
 
     world.settle()
     assert world.effects("POST") == [FIRST, REPLACED]
+
+
+def test_a01_no_successor_is_asked_for_while_the_delete_of_a_lost_one_fails(world: FleetWorld) -> None:
+    ready(world).preempt(FIRST, lag_s=3600)
+    world.emulated.plant("error-before", method="DELETE", times=2)
+
+    first, second, third = world.passes(3)
+
+    assert first.applied is not None
+    assert first.applied.created == []
+    assert f"{FIRST} could not be deleted first" in first.applied.left[0]
+    assert (first.exit_code, second.exit_code, third.exit_code) == (3, 3, 0)
+    assert world.effects("POST")[2:] == [REPLACED]
 
 
 def test_a02_missing_health_and_unknown_states_change_nothing(tmp_path: Path) -> None:
@@ -180,6 +196,50 @@ def test_a08_a_create_that_succeeded_unheard_is_adopted_by_its_labels(world: Fle
     ready(world)
     assert sorted(world.states()) == [FIRST, SECOND]
     assert world.effects("POST") == [FIRST, SECOND]
+
+
+def test_a08_a_refusal_of_the_repetition_does_not_prove_that_the_first_had_no_effect(world: FleetWorld) -> None:
+    world.want(a_cluster_spec())
+    world.emulated.plant("lost-after", method="POST", path="queuedResources")
+    world.run()
+    hidden = Override(resource=f"queuedResources/{FIRST}", hidden=True, seconds=90)
+    world.emulated.cloud.override(world.clock.now(), hidden)
+    world.emulated.plant("error-before", method="POST", error="quota")
+
+    world.passes(1)
+
+    assert (world.row().intent, world.row().error_kind) == (Intent.SENT, "quota-full")
+    ready(world)
+    assert world.effects("POST") == [FIRST]
+
+
+class NoticeWhileLooking:
+    """The agent writes a host's notice of preemption while the pass lists."""
+
+    def __init__(self, tpu: TpuApi, world: FleetWorld) -> None:
+        self._tpu, self._world = tpu, world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tpu, name)
+
+    def list_queued_resources(self, zone: Zone) -> Listing[QueuedResource]:
+        row = self._world.row(0)
+        if row.phase is not Phase.DRAINING:
+            with self._world.store.transaction() as tx:
+                tx.put_incarnation(replace(row, phase=Phase.DRAINING, since=self._world.clock.now(), reason="notice"))
+        return self._tpu.list_queued_resources(zone)
+
+
+def test_what_the_agent_writes_during_a_pass_is_not_overwritten(world: FleetWorld) -> None:
+    ready(world)
+    world.hosts.kill(FIRST, 0)  # so that the pass has something to write about that slice
+    world.wrap_tpu = lambda tpu: NoticeWhileLooking(tpu, world)
+
+    (result,) = world.passes(1)
+
+    assert world.row(0).phase is Phase.DRAINING
+    assert result.applied is not None
+    assert "changed meanwhile" in result.applied.left[0]
 
 
 def test_a08_a_name_that_is_somebody_elses_fails_only_that_slice(world: FleetWorld) -> None:
@@ -312,7 +372,7 @@ def test_a52_a_failed_list_is_not_an_empty_zone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step_s", [600.0, -600.0, -3600.0, 7200.0])
 def test_a53_a_step_of_the_wall_clock_makes_nothing_too_old_or_too_new(tmp_path: Path, step_s: float) -> None:
-    slow = Settings(latencies=Latencies(accepted=0, provisioning=1800))
+    slow = Settings(latencies=Latencies(accepted=0, provisioning=14400))
     world = FleetWorld(tmp_path, a_cluster_spec(), slow)
     world.passes(3)
     assert world.row().phase is Phase.PROVISIONING

@@ -140,8 +140,9 @@ def test_unreachable_head_goes_before_the_slices(world: World) -> None:
     assert deeds[-1].startswith("delete secret tpuctl-lab-token")
 
 
-def test_down_of_nothing_is_done_at_once(world: World) -> None:
-    take_down(world, Silent()).run(WISH)
+def test_down_of_nothing_is_done_at_once_and_says_so(world: World) -> None:
+    assert take_down(a_cluster(world), Silent()).run(WISH) is True
+    assert take_down(world, Silent()).run(WISH) is False
 
     assert left(world) == []
 

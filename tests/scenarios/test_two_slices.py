@@ -4,55 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.scenarios import ledger
-from tests.scenarios.conftest import World, write_cluster
+from tests.scenarios.stories import (
+    World,
+    all_ready,
+    attempts,
+    held_by,
+    state,
+    steps_of,
+    submit,
+    wait_for_success,
+    write_cluster,
+)
 
 pytestmark = pytest.mark.scenario
-WORKER = Path(__file__).parent / "programs" / "worker.py"
-
-
-def submit(world: World, name: str, *arguments: str, slices: str = "1", max_failures: int = 3) -> None:
-    """Queue one run of the worker program; the spec is a file, as a user would write it."""
-    spec = world.spec.parent / f"{name}.yaml"
-    words = ", ".join(
-        f'"{word}"' for word in (sys.executable, str(WORKER), "--ledger", str(world.storage / "ledger"), *arguments)
-    )
-    spec.write_text(
-        f"version: 1\nname: {name}\ncommand: [{words}]\nslices: {slices}\nmax_failures: {max_failures}\n"
-        f"checkpoint: {{dir: '{{storage}}/runs/{name}', grace: 3s}}\n"
-    )
-    world.run("submit", str(spec))
-
-
-def state(world: World, name: str) -> str:
-    return str(world.a_run(name)["state"])
-
-
-def wait_for_success(world: World, name: str, timeout_s: float = 90) -> None:
-    world.wait(f"run {name} to succeed", lambda: state(world, name) == "SUCCEEDED", timeout_s)
-
-
-def attempts(world: World, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = world.a_run(name)["attempts"]
-    return found
-
-
-def held_by(world: World, name: str) -> list[str]:
-    return sorted(row["name"] for row in world.status()["slices"] if row["run"] == name)
-
-
-def steps_of(world: World, name: str) -> int:
-    kept = world.storage / "runs" / name / "step"
-    return int(kept.read_text()) if kept.exists() else 0
-
-
-def all_ready(world: World) -> bool:
-    rows = world.status()["slices"]
-    return len(rows) == 2 and all(row["phase"] == "READY" for row in rows)
+DEMO = Path(__file__).parents[2] / "configs" / "demo"
 
 
 def test_up_builds_the_head_and_both_slices(world: World) -> None:
@@ -122,16 +91,27 @@ def test_a_head_that_restarts_keeps_its_slices_and_resumes_the_run_once(world: W
     world.wait("steps", lambda: steps_of(world, "patient") > 10)
     before = {name: row["queued_resource"] for name, row in world.slices().items()}
     world.emulator("reset-head", "tpuctl-lab-head")
-    world.wait(
-        "both slices again",
-        lambda: world.run("status", "--json", ok=(0, 1, 3)).returncode == 0 and all_ready(world),
-        timeout_s=120,
-    )
+    world.wait("the head to be gone", lambda: not world.answers(), timeout_s=30)
+    world.wait("both slices again", lambda: all_ready(world), timeout_s=120)
     assert {name: row["queued_resource"] for name, row in world.slices().items()} == before
     world.wait("the run's end", lambda: state(world, "patient") == "SUCCEEDED", timeout_s=150)
     assert len(attempts(world, "patient")) == 2
     assert world.a_run("patient")["failures"] == 0
     assert ledger.attempts_that_overlap(ledger.read(world.storage / "ledger")) == []
+
+
+def test_a_gang_of_two_slices_trains_together_on_all_its_hosts(world: World) -> None:
+    world.wait("both slices", lambda: all_ready(world), timeout_s=120)
+    spec = world.spec.parent / "trains.yaml"
+    spec.write_text(
+        f"version: 1\nname: trains\ncommand: [{sys.executable}, train.py]\nworkdir: {DEMO}\nslices: 2\n"
+        'env: {STEPS: "12", CHECKPOINT_EVERY: "6"}\nmax_failures: 0\n'
+    )
+    world.run("submit", str(spec))
+    wait_for_success(world, "trains", timeout_s=120)
+    told = world.run("logs", "trains").stdout
+    assert "4 processes, 16 devices" in told
+    assert "step 12 loss" in told
 
 
 def test_a_gang_with_a_frozen_host_restarts_whole_on_the_healthy_slice(world: World) -> None:

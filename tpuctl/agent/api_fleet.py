@@ -11,7 +11,7 @@ from tpuctl.agent.answers import BadRequestError, UnavailableError, json_body, t
 from tpuctl.agent.documents import event_row, status_document
 from tpuctl.agent.home import API_VERSION, Home
 from tpuctl.agent.intake import begin_down, put_spec, what_remains
-from tpuctl.agent.passes import Passes
+from tpuctl.agent.passes import PLAN_LIMIT_S, Passes
 from tpuctl.agent.picture import events_since, read_picture
 
 MAX_WAIT_S = 3600.0
@@ -26,6 +26,7 @@ def routes(home: Home, passes: Passes) -> list[web.RouteDef]:
         web.get("/v1/status", calls.status),
         web.put("/v1/spec", calls.put_spec),
         web.post("/v1/pass", calls.run_pass),
+        web.get("/v1/plan", calls.plan),
         web.post("/v1/down", calls.begin_down),
         web.get("/v1/down", calls.remaining),
         web.get("/v1/events", calls.events),
@@ -85,6 +86,13 @@ class FleetCalls:
                 f"no pass ended within {limit_s:g} s; it goes on without you", kind="timeout"
             ) from error
         return web.json_response({"exit": result.exit, "summary": result.summary})
+
+    @takes(PLAN_LIMIT_S + 10.0)
+    async def plan(self, _: web.Request) -> web.StreamResponse:
+        try:
+            return web.json_response(await self._passes.plan())
+        except TimeoutError as error:
+            raise UnavailableError(f"no plan within {PLAN_LIMIT_S:g} s", kind="timeout") from error
 
     async def begin_down(self, request: web.Request) -> web.StreamResponse:
         body = await json_body(request, wait_runs=(bool, type(None)))

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tpuctl.agent.answers import UnavailableError
 from tpuctl.base.clock import Clock
 
 PERIOD_S = 60.0
@@ -20,6 +23,7 @@ PERIOD_S = 60.0
 # and people do not notice two seconds in a matter of minutes. The first of a burst is served at once.
 LEAST_GAP_S = 2.0
 CHILD_LIMIT_S = 150.0  # reconcile's own deadline is 120 s; whoever overruns that hangs
+PLAN_LIMIT_S = 90.0
 KILL_AFTER_S = 5.0
 LAST_OUTPUT_BYTES = 16 * 1024
 
@@ -74,6 +78,31 @@ class Passes:
         self._waiters.append(future)
         self.ask(reason)
         return await future
+
+    async def plan(self) -> dict[str, Any]:
+        """What a pass that began now would do: the same planner, in a child of its own that takes no lock.
+
+        Raises UnavailableError when the child fails or hangs.
+        """
+        child = await asyncio.create_subprocess_exec(
+            *self._command(),
+            "--dry-run",
+            "--json",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(PLAN_LIMIT_S):
+                output, errors = await child.communicate()
+        except (TimeoutError, asyncio.CancelledError):
+            await _end(child)
+            raise
+        try:
+            document: dict[str, Any] = json.loads(output)
+        except ValueError as error:
+            raise UnavailableError(f"no plan could be made: {summary_of(errors, child.returncode or 1)}") from error
+        return document
 
     def settle(self, gap_s: float) -> None:
         """The next pass is due no later than `gap_s` after the end of the last."""

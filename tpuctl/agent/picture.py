@@ -46,7 +46,7 @@ def read_picture(store: Store, me: Identity, scene: Scene, *, named: str = "") -
             epoch=me.epoch,
             address=me.address,
             spec=None if stored is None else read_cluster(stored.document),
-            wanted=tx.meta("wanted") == "up",
+            wanted=tx.meta("wanted") != "down",  # never said: nothing is known, which is not "nothing is wanted"
             incarnations=tx.recent_incarnations(1),
             holds=tx.zone_holds(),
             leases=tx.leases(),

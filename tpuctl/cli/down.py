@@ -46,13 +46,16 @@ def down(
     if not keep_disk and not yes:
         ask_for(names.disk)
     try:
-        take_down.run(DownWish(keep_disk, wait_runs, limit_s))
+        ended = take_down.run(DownWish(keep_disk, wait_runs, limit_s))
     except KeyboardInterrupt:
         say(
             f"interrupted. What may still exist: head {names.head}, disk {names.disk}, secret {names.secret}, queued "
             f"resources {names.cluster}-*. Run 'tpuctl down' again to go on; a head that was told deletes by itself."
         )
         raise typer.Exit(130) from None
+    if not ended:
+        say(f"nothing to do: cluster {names.cluster} has neither head nor slices, disk or secret")
+        return
     say(f"cluster {names.cluster} is gone" + (f"; disk {names.disk} was kept" if keep_disk else ""))
 
 

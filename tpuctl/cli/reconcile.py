@@ -65,12 +65,14 @@ def reconcile(
 
 def ask_head(file: Path, deadline_s: float, *, dry_run: bool, as_json: bool, state_dir: Path | None) -> None:
     from tpuctl import app
-    from tpuctl.base.errors import UserError
 
     if dry_run:
-        raise UserError(
-            "a plan is made on the head, where the records are: run this there with --store DIR and --epoch"
-        )
+        plan = app.connect(app.basis(state_dir), file).plan()
+        if as_json:
+            typer.echo(json.dumps(plan, indent=1))
+        else:
+            show_plan(tuple(plan["actions"]))
+        raise typer.Exit(int(plan["exit"]))
     code, summary = app.build_bring_up(app.basis(state_dir), file, say).reconcile(deadline_s)
     typer.echo(json.dumps({"version": 1, "exit": code, "summary": summary}) if as_json else summary)
     raise typer.Exit(code)

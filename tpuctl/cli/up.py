@@ -12,7 +12,7 @@ from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds
 HELP = """Make or find the head, send it the spec, start a pass.
 
 It may be run again at any time: what is there is kept. Ctrl-C is safe: what was begun goes on, and the same command
-goes on from there. Exit codes: 0 done, 1 failed or not there within --timeout, 2 the spec or a permission must be
+goes on from there. Exit codes: 0 done, 1 failed or not there within --timeout, 2 the spec or the arguments must be
 mended, 130 interrupted.
 
 Examples:

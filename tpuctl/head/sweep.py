@@ -22,6 +22,7 @@ class SweepResult:
 
     left: tuple[str, ...]
     unknown: Mapping[Zone, str]
+    deleted: int = 0  # how many were asked to go
 
     @property
     def is_clean(self) -> bool:
@@ -47,7 +48,7 @@ class Sweeper:
                 if queued.name not in request_ids:
                     self.say(f"delete {queued.name} in {queued.zone}, with force")
                 self._delete(queued, request_ids.setdefault(queued.name, self.chance.request_id()))
-            result = SweepResult(tuple(queued.name for queued in found), unknown)
+            result = SweepResult(tuple(queued.name for queued in found), unknown, len(request_ids))
             if result.is_clean or waiting.is_over():
                 return result
             waiting.pause(_remaining(result), POLL_S)

@@ -49,14 +49,13 @@ class TakeDown:
     clock: Clock
     say: Say
 
-    def run(self, wish: DownWish) -> None:
-        """Raises PartialError when something is left or could not be seen; the same call goes on from there."""
+    def run(self, wish: DownWish) -> bool:
+        """True when something was there to end. Raises PartialError when something is left or could not be seen; the
+        same call goes on from there.
+        """
         view = self.home.observe()
-        if not self._through_agent(view, wish):
-            self.say(
-                "The agent does not answer or there is no head: deleting from here by label, with force. "
-                "Runs get no grace."
-            )
+        if view.heads and not self._through_agent(view, wish):
+            self.say("The agent does not answer: deleting from here by label, with force. Runs get no grace.")
         view = self.home.observe()
         plan = plan_end(self.home.want.names, view, keep_disk=wish.keep_disk)
         heads = [action for action in plan.actions if isinstance(action, DeleteHead)]
@@ -73,6 +72,7 @@ class TakeDown:
             raise PartialError(f"{plan.waits}. The disk and the secret were kept; run 'tpuctl down' again.")
         self._apply([action for action in plan.actions if not isinstance(action, DeleteHead)])
         self.home.folder.forget()
+        return bool(plan.actions or view.heads or swept.deleted)
 
     def _through_agent(self, view: HeadView, wish: DownWish) -> bool:
         """True when the agent said that nothing is left. False when it cannot be reached (any more)."""

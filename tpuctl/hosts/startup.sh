@@ -114,20 +114,18 @@ UNIT
     cat <<UNIT
 StandardOutput=append:$PREFIX/log/$1.log
 StandardError=append:$PREFIX/log/$1.log
-
-[Install]
-WantedBy=multi-user.target
 UNIT
 }
 
 # start_unit NAME KILL_MODE ARGUMENTS: a unit that runs as it should is left alone; a changed one is restarted.
+# Units are never enabled: at a boot this script alone starts them, after the disk is mounted and the config is read. An
+# agent that came up before its disk would take an empty directory for an empty store.
 start_unit() {
-    local file="$PREFIX/units/$1.service" verb=enable
+    local file="$PREFIX/units/$1.service" verb=start
     unit_text "$@" >"$file.new" || return
     if [ -f "$file" ] && ! cmp -s "$file" "$file.new"; then verb=restart; fi
     mv -f "$file.new" "$file" || return
-    systemctl link "$file" && systemctl daemon-reload && systemctl enable --now "$1.service" || return
-    [ "$verb" = enable ] || systemctl restart "$1.service"
+    systemctl link "$file" && systemctl daemon-reload && systemctl "$verb" "$1.service"
 }
 
 cd / # `python -m` looks in the working directory first, and below HOME lies a directory called tpuctl

@@ -48,24 +48,26 @@ def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
 def document_of(
     spec: RunSpec, cluster: ClusterSpec, want: RunWant, run_id: RunId, epoch: Epoch, bundle: str
 ) -> RunDocument:
-    """run.json: the same for all attempts, so that checkpoints are found again (A54).
-
-    Raises UserError when the checkpoints need a storage that the cluster has not.
-    """
-    storage = cluster.storage[0][1].rstrip("/") if cluster.storage else ""
+    """run.json: the same for all attempts, so that checkpoints are found again (A54)."""
     return RunDocument(
         RunName(spec.name),
         run_id,
         epoch,
         spec.command,
         spec.env,
-        expand_dir(spec.checkpoint.dir, storage, spec.name, run_id),
+        checkpoint_dir(spec, cluster, run_id),
         spec.checkpoint.grace_s,
         bundle,
         cluster.detection.hold_s,
         LEASE_S,
         want.pools[0],
     )
+
+
+def checkpoint_dir(spec: RunSpec, cluster: ClusterSpec, run_id: RunId) -> str:
+    """With the placeholders filled in. Raises UserError if it needs a storage that the cluster has not."""
+    storage = cluster.storage[0][1].rstrip("/") if cluster.storage else ""
+    return expand_dir(spec.checkpoint.dir, storage, spec.name, run_id)
 
 
 def _pools(spec: RunSpec, cluster: ClusterSpec) -> tuple[PoolSpec, ...]:

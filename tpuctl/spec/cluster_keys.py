@@ -14,7 +14,7 @@ HEAD = Block(
         Key("service_account", "Service account of the head VM; empty: the project's default one.", TEXT, '""'),
         Key(
             "reach",
-            "How the client reaches the head: its internal address where that answers, else a kept SSH or IAP tunnel.",
+            "How the client reaches the head: at its internal address. `ssh` and `iap` are refused: not there yet.",
             one_of("auto", "direct", "ssh", "iap"),
             "auto",
         ),
