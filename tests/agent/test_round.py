@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.agent.stage import Stage, exited, unreachable
+from tests.agent.stage import DETECTION, ME, Stage, a_ready_slice, exited, unreachable
+from tpuctl.agent.documents import status_document
+from tpuctl.agent.home import Scene
+from tpuctl.agent.picture import read_picture
 from tpuctl.base.ids import SliceName
+from tpuctl.runs.conduct import Limits
 from tpuctl.store.records import Phase, RunState, Verdict
 
 
@@ -52,6 +57,22 @@ def test_preempted_run_resumes_on_the_slice_that_is_left(stage: Stage) -> None:
     assert second.slices[0][0] == "v4-1"
     assert first.activation == second.activation  # the supervisor that lives takes the next order
     assert len(stage.submitted) == 1
+
+
+def test_supervisor_that_may_be_leaving_for_want_of_orders_gets_none(stage: Stage) -> None:
+    stage.submit("digits")
+    stage.until("digits", "RUNNING")
+    stage.set_phase(1, Phase.WAITING)
+    stage.take(0)
+    stage.until("digits", "QUEUED")
+    stage.tick(Limits().idle_s - 1)
+
+    stage.set_phase(1, Phase.READY)
+    stage.until("digits", "RUNNING")
+
+    first, second = stage.attempts("digits")
+    assert second.activation == first.activation + 1
+    assert stage.folders.of(second.run_id).is_ended(first.activation)
 
 
 def test_notice_stops_the_attempt_within_a_round(stage: Stage) -> None:
@@ -144,6 +165,49 @@ def test_restart_of_ray_on_the_head_resumes_the_run_once(stage: Stage) -> None:
 
     assert (run.attempts, run.losses, run.activation) == (2, 1, 2)
     assert len(stage.submitted) == len(set(stage.submitted)) == 2
+
+
+def test_no_other_run_meets_the_programs_of_a_supervisor_that_vanished(stage: Stage) -> None:
+    stage.set_phase(1, Phase.JOINING)
+    stage.submit("digits")
+    stage.until("digits", "RUNNING")
+
+    stage.restart_ray()
+    stage.cancel("digits")
+    stage.until("digits", "CANCELLED")
+    stage.submit("other")
+    closed_at = stage.run("digits").since
+
+    run = stage.until("other", "STARTING", "RUNNING")
+    assert run.since.since(closed_at) >= DETECTION.lease_s + DETECTION.lease_margin_s
+
+
+def test_run_whose_document_does_not_read_is_written_anew_and_stops_no_other(stage: Stage) -> None:
+    run = stage.submit("digits")
+    (stage.folders.of(run.id).path / "run.json").write_text('{"run": "digits", "of": "another version"}')
+    stage.submit("other")
+
+    stage.until("digits", "RUNNING")
+    stage.until("other", "RUNNING")
+
+    document = stage.folders.of(run.id).document()
+    assert document is not None
+    assert document.checkpoint_dir == "gs://lab-us/runs/digits"
+
+
+def test_adopted_slice_of_an_unknown_type_stops_nothing(stage: Stage) -> None:
+    """A newer tpuctl made it, or the service has renamed its types: the records then say 0 chips on 0 hosts."""
+    now = stage.clock.now()
+    stranger = replace(a_ready_slice(7, now), accelerator="v9-16", chips=0, hosts=0, joined=0)
+    with stage.store.transaction() as tx:
+        tx.put_incarnation(stranger)
+    stage.submit("digits", min_slices=2, max_slices=3)
+
+    stage.until("digits", "RUNNING")
+
+    assert set(stage.leased()) == {"v4-0", "v4-1"}
+    status = status_document(read_picture(stage.store, ME, Scene()), now)
+    assert [row["accelerator"] for row in status["slices"]] == ["v4-16", "v4-16", "v9-16"]
 
 
 def test_nothing_follows_while_ray_cannot_be_seen(stage: Stage) -> None:

@@ -256,6 +256,18 @@ def test_options_go_over_the_file(tmp_path: Path) -> None:
         parcel(path, ("x",), Options(), START)
 
 
+@pytest.mark.parametrize("name", ["Digits", "d" * 41, "a/b"])
+@pytest.mark.parametrize("command", [("x",), None])
+def test_name_that_no_run_may_have_is_refused_before_anything_is_sent(
+    tmp_path: Path, name: str, command: tuple[str, ...] | None
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN_YAML)
+
+    with pytest.raises(UserError, match="no plain name of at most 40"):
+        parcel(None if command else path, command, Options(name=name), START)
+
+
 class Chunk:
     def __init__(self, data: bytes, next_offset: int, complete: bool) -> None:
         self.data, self.next_offset, self.complete = data, next_offset, complete

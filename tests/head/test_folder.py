@@ -50,6 +50,17 @@ def test_forgotten_cluster_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "clusters").iterdir()) == []
 
 
+def test_what_a_killed_writer_left_is_forgotten_and_what_a_user_put_there_is_not(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path, "lab")
+    folder.save_token("t")
+    (tmp_path / "clusters/lab/.token.0123456789abcdef.tmp").write_text("t")
+    (tmp_path / "clusters/lab/notes.txt").write_text("mine")
+
+    folder.forget()
+
+    assert [path.name for path in (tmp_path / "clusters/lab").iterdir()] == ["notes.txt"]
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}', "{"])
 def test_damaged_memory_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     folder = ClusterFolder(tmp_path, "lab")

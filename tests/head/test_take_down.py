@@ -10,6 +10,7 @@ import pytest
 from tpuctl.base.chance import SeededChance
 from tpuctl.base.errors import PartialError
 from tpuctl.base.ids import QrName, Zone
+from tpuctl.cloud.model import Listing
 from tpuctl.head.errors import AgentUnreachableError
 from tpuctl.head.take_down import DownWish, TakeDown
 
@@ -180,6 +181,22 @@ def test_zone_that_cannot_be_listed_is_told_and_disk_and_secret_stay(world: Worl
         "lab-v4-0-tpaigw-1",
         "lab-v4-1-tpaigw-1",
     ]
+    take_down(world, Silent()).run(WISH)
+    assert left(world) == []
+
+
+def test_head_that_may_stand_in_an_unseen_zone_keeps_its_secret(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent would go on asking for slices, and without the secret nobody could tell it to stop."""
+    a_cluster(world)
+    elsewhere = TakeDown(
+        world.home(Zone("us-east1-b")), Silent(), Ticking(world).sweeper((TPU_ZONE,)), Ticking(world), world.said.append
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(world.compute, "find_instances", lambda *_: Listing((), complete=False))
+        with pytest.raises(PartialError, match="could not be listed"):
+            elsewhere.run(WISH)
+
+    assert left(world) == ["tpuctl-lab-head", "tpuctl-lab-data", "tpuctl-lab-token"]
     take_down(world, Silent()).run(WISH)
     assert left(world) == []
 

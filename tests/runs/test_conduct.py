@@ -126,6 +126,14 @@ def test_host_that_does_not_answer_the_stop_is_evidence_too(tmp_path: Path) -> N
     assert [(loss.rank, loss.kind) for loss in outcome.losses] == [(1, "unreachable")]
 
 
+def test_host_that_goes_after_all_ranks_ended_well_takes_nothing_away(tmp_path: Path) -> None:
+    at_once = (5, RankEnded(0, EXIT_0)), (5, RankEnded(1, EXIT_0)), (5, RankLost(1, "draining", "its node drains"))
+
+    outcome = Stage(tmp_path, *at_once).serve()
+
+    assert (outcome.kind, [each.code for each in outcome.exits]) == ("done", [0, 0])
+
+
 def test_notice_gives_the_runs_own_grace_and_stays_the_reason(tmp_path: Path) -> None:
     stage = Stage(tmp_path, (5, RankLost(1, "draining", "its node drains")), (5.5, RankLost(1, "dead", "node died")))
 

@@ -306,6 +306,34 @@ def test_working_directory_is_fetched_once_and_each_attempt_has_its_own_copy(
     assert asked == [f"/v1/bundles/{digest}"]
 
 
+def test_no_proxy_of_the_environment_gets_the_token(
+    host: Host, tmp_path: Path, agent: tuple[str, dict[str, bytes], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A VM's http_proxy is common; the agent is on our own network, and the call carries the cluster's secret."""
+    url, bundles, asked = agent
+    (tmp_path / "source").mkdir()
+    digest, data = pack(tmp_path / "source")
+    bundles[digest] = data
+    host.write_host(0, url)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+    host.run(a_document("true", bundle=digest))
+
+    assert asked == [f"/v1/bundles/{digest}"]
+
+
+def test_agent_that_refuses_is_not_asked_again_and_its_words_are_told(
+    host: Host, agent: tuple[str, dict[str, bytes], list[str]]
+) -> None:
+    url, _, asked = agent
+    (host.vm / "token").write_text("an old one\n")
+    host.write_host(0, url)
+
+    assert "could not be fetched" in (text := refusal(host, a_document("true", bundle="ab" * 32)))
+    assert "HTTP 401" in text
+    assert len(asked) == 1
+
+
 def test_damaged_bundle_is_refused(host: Host, agent: tuple[str, dict[str, bytes], list[str]]) -> None:
     url, bundles, _ = agent
     bundles["ab" * 32] = b"something else"
@@ -315,6 +343,18 @@ def test_damaged_bundle_is_refused(host: Host, agent: tuple[str, dict[str, bytes
 
 
 # Ends.
+
+
+def test_lease_that_was_renewed_before_the_program_started_counts(host: Host) -> None:
+    """The order to start may have waited on its way for longer than the lease that it carries."""
+    order = an_order()
+    prepared = host.launcher.prepare(a_document("echo lives"), order, places(order)[0])
+    assert isinstance(prepared, Prepared)
+
+    host.launcher.beat(prepared.now_s + 30, 0)
+    assert host.launcher.start(prepared.coordinator, prepared.now_s - 1) is None
+
+    assert host.launcher.wait() == Ended(0, None, "exit", ())
 
 
 def test_log_is_passed_on_as_bytes_in_pieces(host: Host) -> None:

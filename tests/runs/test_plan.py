@@ -258,6 +258,16 @@ def test_attempt_that_does_not_start_is_stopped_and_then_given_up() -> None:
     assert isinstance(plan([given_up], [place])[0], CloseAttempt)
 
 
+def test_slices_of_a_supervisor_that_vanished_are_fenced_for_all_runs() -> None:
+    """Nobody said that the programs are over: for as long as a lease may last, another run would meet them."""
+    place = a_slice()
+    (closed,) = plan([running(a_run(), place, supervisor="absent")], [place])
+
+    fence = NOW.plus(SETTINGS.lease_s + SETTINGS.fence_margin_s)
+    assert isinstance(closed, CloseAttempt)
+    assert (closed.fenced, closed.fence, closed.not_before) == ((place.slice,), fence, fence)
+
+
 def ended(
     run: RunView, kind: str, *facts: RankExit | HostLoss, at: Instant = NOW, fence: Instant | None = None
 ) -> RunView:
@@ -321,6 +331,20 @@ def test_loss_waits_for_the_fence_unless_the_node_is_gone() -> None:
     )
     assert isinstance(gone, CloseAttempt)
     assert (gone.verdict, gone.not_before) == (Verdict.PREEMPTED, later.plus(SETTINGS.pause_s))
+
+
+def test_gang_that_did_not_come_up_keeps_the_fence_of_the_hosts_that_were_not_lost() -> None:
+    """One host of a node that is gone says nothing of the others, which may have been told to start."""
+    first, second = a_slice("v4-0"), a_slice("v4-1", whole=False)
+    loss = HostLoss(2, second.slice, second.incarnation, 0, "dead", NOW)
+    gone = CloudWord(second.incarnation, "taken", "SUSPENDED", NOW.plus(1), node_gone=True)
+    run = running(a_run(slices=2), first, second)
+
+    for facts in ((loss,), ()):
+        (closed,) = plan([ended(run, "not-started", *facts, fence=NOW.plus(12))], [first, second], gone, now=NOW)
+
+        assert isinstance(closed, CloseAttempt)
+        assert (closed.not_before, closed.fenced) == (NOW.plus(12), (first.slice, second.slice))
 
 
 def test_losses_have_a_bounded_budget_and_preemptions_none() -> None:

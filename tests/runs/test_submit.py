@@ -70,6 +70,7 @@ def test_slices_of_two_zones_do_not_make_a_gang() -> None:
         ("gs://lab-us/", "{storage}/runs/{run}", "gs://lab-us/runs/digits"),
         ("file:///tmp/bucket", "{storage}/runs/{run}", "/tmp/bucket/runs/digits"),
         ("", "/mnt/x", "/mnt/x"),
+        ("gs://lab-us/", "{storage}/{run_id}", "gs://lab-us/digits-1-abcd"),
     ],
 )
 def test_checkpoint_directory_is_the_same_in_all_attempts(storage: str, directory: str, expected: str) -> None:

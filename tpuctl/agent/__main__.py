@@ -84,7 +84,7 @@ def real_world(config: VmConfig, places: Places, secret: str, clock: Clock) -> W
         return Supervisors(RayJobs(head.dashboard, secret, timeout_s=RAY_LIMIT_S), places)
 
     def cloud(zone: Zone, name: QrName) -> CloudWord:
-        return ask_cloud(tpu(), zone, name, clock)
+        return ask_cloud(tpu, zone, name, clock)
 
     return World(table, jobs, cloud)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tpuctl.agent.keep_off import keep_off
-from tpuctl.base.ids import Epoch
+from tpuctl.base.ids import Epoch, QrName, SliceName
 from tpuctl.base.units import Instant, show_duration
 from tpuctl.runs.model import CloseAttempt, Rebook, StartAttempt, StopAttempt
 from tpuctl.store.database import Store, Transaction
@@ -90,12 +90,17 @@ def close_attempt(store: Store, action: CloseAttempt, rejoin_s: float, now: Inst
         tx.put_attempt(replace(attempt, ended_at=now, verdict=action.verdict, evidence=action.evidence))
         tx.put_run(closed(run, action, now))
         tx.release_leases(run.id)
-        lost = [incarnation for name, incarnation in attempt.slices if name in action.keep_off]
-        keep_off(tx, lost, now.plus(rejoin_s), now)
+        if action.fence is not None:
+            keep_off(tx, _incarnations(attempt, action.fenced), action.fence, now)
+        keep_off(tx, _incarnations(attempt, action.keep_off), now.plus(rejoin_s), now)
         tx.add_event(Event(now, "verdict", run.name, f"attempt {attempt.n}: {action.verdict.value}: {action.evidence}"))
         if action.next_state.is_over:
             tx.add_event(Event(now, action.next_state.value.lower(), run.name, action.reason))
     return True
+
+
+def _incarnations(attempt: Attempt, names: tuple[SliceName, ...]) -> list[QrName]:
+    return [incarnation for name, incarnation in attempt.slices if name in names]
 
 
 def closed(run: Run, action: CloseAttempt, now: Instant) -> Run:

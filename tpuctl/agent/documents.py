@@ -10,7 +10,7 @@ from tpuctl.base.ids import RunId, SliceName, slice_name
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
 from tpuctl.fleet.model import RayView
-from tpuctl.spec.accelerators import accelerator
+from tpuctl.spec.accelerators import accelerator, all_accelerators, canonical_name
 from tpuctl.spec.cluster import ClusterSpec, PoolSpec
 from tpuctl.store.records import (
     Attempt,
@@ -85,7 +85,10 @@ def grant_rows(picture: Picture) -> list[dict[str, Any]]:
         return []
     used: dict[tuple[str, str], int] = {}
     for row in filter(still_counts, picture.incarnations):
-        key = (row.zone, accelerator(row.accelerator).generation)
+        known = all_accelerators().get(canonical_name(row.accelerator))
+        if known is None:
+            continue  # an adopted stranger of a type that this tpuctl does not know: in no grant entry
+        key = (row.zone, known.generation)
         used[key] = used.get(key, 0) + row.chips
     grant = picture.spec.grant
     return [

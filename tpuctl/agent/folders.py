@@ -47,17 +47,18 @@ class Folders:
         return next((event.at for event in events if event.event == "started"), None)
 
     def outcome(self, attempt: Attempt) -> Outcome | None:
-        return self._readable(attempt, lambda: self.of(attempt.run_id).outcome(attempt.n))
+        what = f"run {attempt.run_id}, attempt {attempt.n}: its outcome"
+        return self._readable(what, lambda: self.of(attempt.run_id).outcome(attempt.n))
 
     def began(self, attempt: Attempt) -> bool:
         """The supervisor of this attempt's activation came up once."""
         return (self.of(attempt.run_id).path / "activations" / f"{attempt.activation}.json").exists()
 
-    def _readable(self, attempt: Attempt, read: Callable[[], T | None]) -> T | None:
+    def _readable(self, what: str, read: Callable[[], T | None]) -> T | None:
         try:
             return read()
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("run %s, attempt %d: a supervisor's file does not read: %s", attempt.run_id, attempt.n, error)
+            log.warning("%s does not read: %s: %s", what, type(error).__name__, error)
             return None
 
     # What the agent writes.
@@ -69,10 +70,12 @@ class Folders:
     def prepare(self, run: Run, document: RunDocument) -> None:
         """Write run.json unless it is there as it should be. What it says of the run stays as submitted, above all
         where the checkpoints are (A54); hold and lease are this head's: they were checked against each other."""
-        folder = self.of(run.id)
         wanted = replace(document, hold_s=self._detection.hold_s, lease_s=self._detection.lease_s)
-        if folder.document() != wanted:
-            folder.create(wanted)
+        if self._written(run.id) != wanted:
+            self.of(run.id).create(wanted)
+
+    def _written(self, run_id: RunId) -> RunDocument | None:
+        return self._readable(f"run {run_id}: run.json", self.of(run_id).document)
 
     def write_order(
         self, run: Run, attempt: Attempt, rows: Mapping[QrName, Incarnation], spec: ClusterSpec, now: Instant
@@ -84,7 +87,7 @@ class Folders:
         if missing:
             log.error("run %s, attempt %d: no record of %s: no order is written", run.id, attempt.n, ", ".join(missing))
             return
-        self.prepare(run, folder.document() or self.document(run, read_run(run.spec_json), spec))
+        self.prepare(run, self._written(run.id) or self.document(run, read_run(run.spec_json), spec))
         self.end_activation(run.id, attempt.activation - 1, now)  # whoever served it before is not to take this order
         slices = tuple(ordered_slice(rows[name]) for _, name in attempt.slices)
         folder.write_order(Order(attempt.n, attempt.epoch, attempt.activation, slices, attempt.ordered_at))

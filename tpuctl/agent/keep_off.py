@@ -1,4 +1,5 @@
-"""Incarnations that lost contact and are not offered again for the rejoin window, although Ray may call them alive.
+"""Incarnations that are not offered again for a while, although Ray may call them alive: those that lost contact for
+the rejoin window, and those on which a program of an ended attempt may still live until its fence.
 
 Ray's table names a frozen host alive for up to its detection time; without this the next attempt would take the very
 slice that the last one lost (measured: a minute wasted). Kept in `meta`, so that a restart of the agent remembers.
@@ -31,5 +32,6 @@ def read_kept_off(store: Meta, now: Instant) -> Mapping[QrName, Instant]:
 def keep_off(store: Meta, incarnations: Iterable[QrName], until: Instant, now: Instant) -> None:
     names = tuple(incarnations)
     if names:
-        held = {**read_kept_off(store, now), **dict.fromkeys(names, until)}
+        before = read_kept_off(store, now)
+        held = {**before, **{name: max(until, before.get(name, until)) for name in names}}
         store.put_meta(_KEY, json.dumps({name: at.unix_s for name, at in held.items()}, sort_keys=True))

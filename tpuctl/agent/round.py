@@ -22,6 +22,7 @@ from tpuctl.base.errors import UserError
 from tpuctl.base.ids import Epoch, QrName, RunId, Zone, slice_name
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
+from tpuctl.runs.conduct import Limits
 from tpuctl.runs.model import (
     AskCloud,
     CloseAttempt,
@@ -43,6 +44,9 @@ from tpuctl.store.records import Attempt, Incarnation, Lease, Phase, Run, RunSta
 
 # The cloud may explain a loss of contact long after it: SUSPENDED shows minutes later.
 REBOOK_WINDOW_S = 1800.0
+# A supervisor leaves after idle_s without an order. One that may do so while an order is on its way gets none: the run
+# would be charged for an attempt that nobody began.
+REUSE_S = Limits().idle_s / 2
 # Verdicts that rest on what Ray shows of the hosts: none is given while Ray cannot be seen.
 RESTS_ON_RAY = frozenset({Verdict.FAILED, Verdict.HOST_FAULT, Verdict.LOST_CONTACT})
 
@@ -160,7 +164,7 @@ class Round:
         match action:
             case StartAttempt():
                 view = next(view for view in views if view.run.id == action.run_id)
-                return order_attempt(store, action, self._epoch, now, supervisor_lives=self._lives(view))
+                return order_attempt(store, action, self._epoch, now, supervisor_lives=self._lives(view, now))
             case StopAttempt():
                 attempt = order_stop(store, action, now)
                 if attempt is not None:
@@ -187,9 +191,13 @@ class Round:
         done = [rebook(store, charge, now) for charge in found]
         return any(done)
 
-    def _lives(self, view: RunView) -> bool:
-        """The supervisor of the last attempt can take another order: it runs, and in this epoch."""
-        return view.attempt is not None and view.attempt.epoch == self._epoch and view.supervisor.state == "running"
+    def _lives(self, view: RunView, now: Instant) -> bool:
+        """The supervisor of the last attempt can take another order: it runs, in this epoch, and is not about to leave
+        for want of orders."""
+        attempt = view.attempt
+        if attempt is None or attempt.epoch != self._epoch or view.supervisor.state != "running":
+            return False
+        return attempt.ended_at is None or now.since(attempt.ended_at) < REUSE_S
 
     def _write_files(self, store: Store, facts: Facts, now: Instant) -> None:
         """Files follow the store. Each call writes only what is missing."""

@@ -12,7 +12,6 @@ from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
 from tpuctl.fleet.model import RayView
 from tpuctl.runs.model import CloudWord, SliceView, SupervisorState
-from tpuctl.spec.accelerators import accelerator
 from tpuctl.store.records import Attempt, Incarnation, Lease, Phase
 
 Jobs = Mapping[str, RayJob] | None  # by submission id; None: Ray could not be asked
@@ -30,7 +29,7 @@ def is_whole(row: Incarnation, ray: RayView) -> bool:
         return False
     hosts = [host for host in ray.value.hosts if host.incarnation == row.name]
     alive = {host.worker for host in hosts}
-    return alive >= set(range(row.hosts)) and not any(host.draining for host in hosts)
+    return row.hosts > 0 and alive >= set(range(row.hosts)) and not any(host.draining for host in hosts)
 
 
 def slice_views(
@@ -58,7 +57,8 @@ def slice_view(row: Incarnation, holder: RunId | None, ray: RayView, kept_off: M
         zone=row.zone,
         accelerator=row.accelerator,
         hosts=row.hosts,
-        chips_per_host=accelerator(row.accelerator).chips_per_host,
+        # By the record and not by the table: an adopted stranger may be of a type that this tpuctl does not know.
+        chips_per_host=row.chips // max(1, row.hosts),
         phase=phase,
         whole=is_whole(row, ray),
         lease=holder,

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -101,17 +101,26 @@ def kill_tree(root: ProcessId) -> int:
 def processes_with_environment(text: str) -> list[ProcessId]:
     """Processes of this user whose environment contains `text` (e.g. a directory): how leftovers are found.
 
-    Kernel threads, zombies and other users' processes cannot be read and are passed over.
+    This process itself, kernel threads, zombies and other users' processes (which cannot be read) are passed over.
     """
-    needle, found = text.encode(), []
+    needle = text.encode()
+    return [process for process, environment in _environments() if needle in environment]
+
+
+def processes_with_entries(*entries: str) -> list[ProcessId]:
+    """Likewise, those whose environment has all these entries, each whole: `NAME=value`."""
+    wanted = {entry.encode() for entry in entries}
+    return [process for process, environment in _environments() if wanted <= set(environment.split(b"\0"))]
+
+
+def _environments() -> Iterator[tuple[ProcessId, bytes]]:
     for row in all_processes():
         try:
             environment = Path(f"/proc/{row.id.pid}/environ").read_bytes()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if needle in environment and row.id.pid != os.getpid():
-            found.append(row.id)
-    return found
+        if row.id.pid != os.getpid():
+            yield row.id, environment
 
 
 def spawn(

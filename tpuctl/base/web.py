@@ -57,8 +57,10 @@ def call(
     document: Any = None,
     body: bytes | None = None,
     timeout_s: float,
+    limit_bytes: int = _MAX_ANSWER_BYTES,
 ) -> Answer:
-    """One call. `document` is sent as JSON, `token` as bearer. Raises NoAnswerError; its text never holds the token.
+    """One call. `document` is sent as JSON, `token` as bearer. Raises NoAnswerError, also for an answer of more than
+    `limit_bytes`; its text never holds the token.
 
     The time limit is one for each wait on the socket, so a server that drips may take longer.
     """
@@ -71,20 +73,20 @@ def call(
     request = urllib.request.Request(url, data=body, headers=all_headers, method=method)
     try:
         with _opener.open(request, timeout=timeout_s) as response:
-            return _read(response, response.status, dict(response.headers), url)
+            return _read(response, response.status, dict(response.headers), url, limit_bytes)
     except urllib.error.HTTPError as error:
         with error:
-            return _read(error, error.code, dict(error.headers), url)
+            return _read(error, error.code, dict(error.headers), url, limit_bytes)
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise NoAnswerError(f"{method} {url}: {reason or type(error).__name__}") from error
 
 
-def _read(stream: IO[bytes], status: int, headers: Mapping[str, str], url: str) -> Answer:
+def _read(stream: IO[bytes], status: int, headers: Mapping[str, str], url: str, limit_bytes: int) -> Answer:
     try:
-        body = stream.read(_MAX_ANSWER_BYTES + 1)
+        body = stream.read(limit_bytes + 1)
     except (OSError, http.client.HTTPException) as error:
         raise NoAnswerError(f"{url}: the answer broke off: {error or type(error).__name__}") from error
-    if len(body) > _MAX_ANSWER_BYTES:
-        raise NoAnswerError(f"{url}: the answer is longer than {_MAX_ANSWER_BYTES} bytes")
+    if len(body) > limit_bytes:
+        raise NoAnswerError(f"{url}: the answer is longer than {limit_bytes} bytes")
     return Answer(status, {name.lower(): value for name, value in headers.items()}, body)

@@ -13,6 +13,7 @@ from tpuctl.base.clock import Clock
 from tpuctl.base.errors import RetryLaterError, UserError
 from tpuctl.base.ids import base36
 from tpuctl.base.units import Instant
+from tpuctl.spec.document import dump, read_run
 from tpuctl.spec.run import CheckpointSpec, RunSpec, UseEntry
 
 POLL_S = 1.0
@@ -43,13 +44,14 @@ class Parcel:
 
 
 def parcel(run_file: Path | None, command: tuple[str, ...] | None, options: Options, now: Instant) -> Parcel:
-    """Raises UserError unless there is exactly one of file and command; options go over what the file says."""
+    """Options go over what the file says. Raises UserError unless there is exactly one of file and command, and when
+    what comes of them is no run spec."""
     if (run_file is None) == (command is None):
         raise UserError("give either RUN.yaml or a command after --, e.g. 'tpuctl submit -- python train.py'")
     if command is not None:
         if not command:
             raise UserError("there is no command after --")
-        spec = RunSpec(name=options.name or name_after(command, now), command=command)
+        spec = RunSpec(name=name_after(command, now), command=command)
         return Parcel(with_options(spec, options), options.workdir)
     assert run_file is not None
     from tpuctl.spec.yaml import load_run
@@ -60,6 +62,7 @@ def parcel(run_file: Path | None, command: tuple[str, ...] | None, options: Opti
 
 
 def with_options(spec: RunSpec, options: Options) -> RunSpec:
+    """Raises SpecError: options are held to the spec's rules here, before anything is shipped."""
     changes: dict[str, Any] = {}
     if options.name:
         changes["name"] = options.name
@@ -76,7 +79,7 @@ def with_options(spec: RunSpec, options: Options) -> RunSpec:
         changes["max_failures"] = options.max_failures
     if options.priority is not None:
         changes["priority"] = options.priority
-    return spec.model_copy(update=changes)
+    return read_run(dump(spec.model_copy(update=changes)))  # a copy alone checks nothing
 
 
 def pair_of(text: str) -> tuple[str, str]:

@@ -88,11 +88,6 @@ class Accelerator:
     def chips_per_host(self) -> int:
         return self.chips // self.hosts
 
-    @property
-    def quota_units(self) -> int:
-        """TensorCores where the names count cores, chips elsewhere."""
-        return self.chips * self.generation.cores_per_chip
-
 
 def _all_types() -> dict[str, Accelerator]:
     found = {}

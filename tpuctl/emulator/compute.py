@@ -1,22 +1,20 @@
 """Compute v1's REST face, as far as one VM with a data disk needs it."""
 
-# ruff: noqa: ARG002 (all verbs have one signature)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from tpuctl.base.units import Instant
 from tpuctl.emulator.access import check_api, check_permission
 from tpuctl.emulator.addresses import AddressesUsedUpError
 from tpuctl.emulator.calls import Call
 from tpuctl.emulator.compute_insert import check_name, read_disk, read_instance
-from tpuctl.emulator.compute_life import ComputeLife, Key, already_exists, in_use, invalid, not_found
-from tpuctl.emulator.compute_records import AddressRecord, ComputeOperation, DiskRecord, InstanceRecord, fingerprint
+from tpuctl.emulator.compute_life import ComputeLife, already_exists, in_use, invalid, not_found
+from tpuctl.emulator.compute_reading import ComputeReading, Where, operation_answer
+from tpuctl.emulator.compute_records import AddressRecord, DiskRecord, InstanceRecord, fingerprint
 from tpuctl.emulator.events import GuestAttribute
 from tpuctl.emulator.faults import planted_error
-from tpuctl.emulator.filters import matches
 from tpuctl.emulator.timeline import Action
 from tpuctl.emulator.wire import Answer, Json, ServiceError
 from tpuctl.emulator.world import World
@@ -27,31 +25,13 @@ _PATH = re.compile(
     r"|aggregated/(?P<aggregated>\w+)|(?P<places>zones|regions)(?:/(?P<one_place>[^/]+))?)"
 )
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*")
-_MAX_WAIT_S = 110.0
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    project: str
-    scope: str
-    place: str
-    kind: str
-    name: str
-    verb: str
-
-    @property
-    def path(self) -> str:
-        return f"projects/{self.project}/{self.scope}/{self.place}/{self.kind}/{self.name}".rstrip("/")
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.project, self.place, self.name
 
 
 class ComputeApi:
     def __init__(self, world: World) -> None:
         self.world = world
         self.life = ComputeLife(world)
+        self.read = ComputeReading(world, self.life)
 
     def owns(self, path: str) -> bool:
         return path.startswith("/compute/v1/")
@@ -73,9 +53,9 @@ class ComputeApi:
         kind = part["kind"] or part["aggregated"]
         check_permission(self.world.settings, f"compute.{kind}.{action}", part["project"], reason="forbidden")
         if part["aggregated"]:
-            return self._aggregated(call, part["project"], part["aggregated"])
+            return self.read.aggregated(call, part["project"], part["aggregated"])
         if part["places"]:
-            return self._places(part["project"], part["one_place"])
+            return self.read.places(part["project"], part["one_place"])
         where = Where(part["project"], part["scope"], part["place"], part["kind"], part["name"], part["verb"])
         # A VM may live in zones without TPUs: what looks like a zone is one.
         if where.scope == "zones" and not _ZONE.fullmatch(where.place):
@@ -85,8 +65,8 @@ class ComputeApi:
     def _verb(self, method: str, where: Where) -> Callable[[Call, Where], Answer]:
         verbs: dict[tuple[str, str, bool, str], Callable[[Call, Where], Answer]] = {
             ("POST", "instances", False, ""): self._insert_instance,
-            ("GET", "instances", False, ""): self._list,
-            ("GET", "instances", True, ""): self._get,
+            ("GET", "instances", False, ""): self.read.list,
+            ("GET", "instances", True, ""): self.read.get,
             ("DELETE", "instances", True, ""): self._delete_instance,
             ("POST", "instances", True, "start"): self._start,
             ("POST", "instances", True, "stop"): self._stop,
@@ -95,14 +75,14 @@ class ComputeApi:
             ("POST", "instances", True, "setLabels"): self._set_labels,
             ("GET", "instances", True, "getGuestAttributes"): self._guest_attributes,
             ("POST", "disks", False, ""): self._insert_disk,
-            ("GET", "disks", False, ""): self._list,
-            ("GET", "disks", True, ""): self._get,
+            ("GET", "disks", False, ""): self.read.list,
+            ("GET", "disks", True, ""): self.read.get,
             ("DELETE", "disks", True, ""): self._delete_disk,
             ("POST", "addresses", False, ""): self._insert_address,
-            ("GET", "addresses", True, ""): self._get,
+            ("GET", "addresses", True, ""): self.read.get,
             ("DELETE", "addresses", True, ""): self._delete_address,
-            ("GET", "operations", True, ""): self._get_operation,
-            ("POST", "operations", True, "wait"): self._wait_operation,
+            ("GET", "operations", True, ""): self.read.get_operation,
+            ("POST", "operations", True, "wait"): self.read.wait_operation,
         }
         found = verbs.get((method, where.kind, bool(where.name), where.verb))
         if found is None:
@@ -117,7 +97,7 @@ class ComputeApi:
         body = call.request.document()
         target = f"{where.path}/{body.get('name', '')}"
         if (earlier := self.life.repeated(target, call.request_id)) is not None:
-            return _answer(earlier)
+            return operation_answer(earlier)
         instance, fresh = read_instance(self.life, call.now, where.project, where.place, body)
         self.life.place(call.now, instance, fresh)
         failure = self._planned_failure(call)
@@ -134,7 +114,7 @@ class ComputeApi:
         )
         if failure is not None:
             self.world.timeline.at(operation.due, lambda at: self.life.unplace(at, instance))
-        return _answer(operation, effect=True)
+        return operation_answer(operation, effect=True)
 
     def _planned_failure(self, call: Call) -> Json | None:
         if call.fault is None or call.fault.kind != "fail-later":
@@ -148,7 +128,7 @@ class ComputeApi:
 
     def _delete_instance(self, call: Call, where: Where) -> Answer:
         if (earlier := self.life.repeated(where.path + "#delete", call.request_id)) is not None:
-            return _answer(earlier)
+            return operation_answer(earlier)
         instance = self._instance(where)
         self.life.halt(call.now, instance, "STOPPING", "delete was called")
         return self._begin(call, where, "delete", instance, lambda at: self.life.delete(at, instance))
@@ -198,7 +178,7 @@ class ComputeApi:
         return Answer({"kind": "compute#guestAttributes", "queryValue": {"items": items}}, resource=instance.path)
 
     def _begin(self, call: Call, where: Where, kind: str, target: InstanceRecord | DiskRecord, then: Action) -> Answer:
-        return _answer(
+        return operation_answer(
             self.life.begin(
                 call.now,
                 kind,
@@ -217,7 +197,7 @@ class ComputeApi:
         body = call.request.document()
         target = f"{where.path}/{body.get('name', '')}"
         if (earlier := self.life.repeated(target, call.request_id)) is not None:
-            return _answer(earlier)
+            return operation_answer(earlier)
         disk = read_disk(self.life, call.now, where.project, where.place, body)
         self.life.disks[disk.project, disk.zone, disk.name] = disk
         self.world.note(call.now, disk.path, "READY", "created", disk.labels)
@@ -231,7 +211,7 @@ class ComputeApi:
             request_id=call.request_id,
             labels=disk.labels,
         )
-        return _answer(operation, effect=True)
+        return operation_answer(operation, effect=True)
 
     def _delete_disk(self, call: Call, where: Where) -> Answer:
         disk = self.life.disks.get(where.key)
@@ -268,84 +248,7 @@ class ComputeApi:
     def _region_operation(self, call: Call, where: Where, kind: str, target: str) -> Answer:
         scope = f"regions/{where.place}"
         operation = self.life.begin(call.now, kind, scope, target, seconds=0.0, then=_nothing)
-        return _answer(operation, effect=True)
-
-    # Reading
-
-    def _records(self, kind: str) -> Mapping[Key, InstanceRecord | DiskRecord | AddressRecord]:
-        if kind == "instances":
-            return self.life.instances
-        if kind == "disks":
-            return self.life.disks
-        if kind == "addresses":
-            return self.life.addresses
-        raise ServiceError("UNIMPLEMENTED", f"{kind}: not emulated.", reason="notImplemented")
-
-    def _get(self, call: Call, where: Where) -> Answer:
-        record = self._records(where.kind).get(where.key)
-        if record is None:
-            raise not_found(where.path)
-        labels = {} if isinstance(record, AddressRecord) else record.labels
-        return Answer(record.document(), resource=where.path, labels=labels)
-
-    def _found(self, call: Call, project: str, kind: str) -> list[tuple[str, str, Json]]:
-        text = call.request.query.get("filter", "")
-        return [
-            (place, name, document)
-            for (owner, place, name), record in sorted(self._records(kind).items())
-            if owner == project and matches(text, document := record.document())
-        ]
-
-    def _list(self, call: Call, where: Where) -> Answer:
-        found = [
-            (name, item) for place, name, item in self._found(call, where.project, where.kind) if place == where.place
-        ]
-        page, token = _page(call, found)
-        document: Json = {"kind": f"compute#{where.kind}List", "items": page}
-        return Answer(document | ({"nextPageToken": token} if token else {}))
-
-    def _aggregated(self, call: Call, project: str, kind: str) -> Answer:
-        hidden = call.fault.unreachable if call.fault is not None and call.fault.kind == "partial" else ()
-        found = [
-            (f"{place}/{name}", item) for place, name, item in self._found(call, project, kind) if place not in hidden
-        ]
-        page, token = _page(call, found)
-        items: dict[str, Json] = {}
-        for item in page:
-            items.setdefault("zones/" + str(item["zone"]).rsplit("/", 1)[-1], {}).setdefault(kind, []).append(item)
-        for zone in self.world.settings.zones:
-            if f"zones/{zone}" not in items and zone not in hidden:
-                text = f"There are no results for scope 'zones/{zone}' on this page."
-                items[f"zones/{zone}"] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": text}}
-        document: Json = {"kind": f"compute#{kind[:-1]}AggregatedList", "items": items}
-        if hidden:
-            document["unreachables"] = [f"zones/{zone}" for zone in hidden]
-            document["warning"] = {"code": "UNREACHABLE", "message": "Some zones could not be read."}
-        return Answer(document | ({"nextPageToken": token} if token else {}))
-
-    def _places(self, project: str, one: str) -> Answer:
-        zones = [{"kind": "compute#zone", "name": zone, "status": "UP"} for zone in sorted(self.world.settings.zones)]
-        if not one:
-            return Answer({"kind": "compute#zoneList", "items": zones})
-        for zone in zones:
-            if zone["name"] == one:
-                return Answer(dict(zone))
-        raise not_found(f"projects/{project}/zones/{one}")
-
-    def _get_operation(self, call: Call, where: Where) -> Answer:
-        return _answer(self._operation(where))
-
-    def _wait_operation(self, call: Call, where: Where) -> Answer:
-        operation = self._operation(where)
-        if operation.ended is None and operation.due.since(call.now) < _MAX_WAIT_S:
-            return Answer({}, again_at=operation.due)
-        return _answer(operation)
-
-    def _operation(self, where: Where) -> ComputeOperation:
-        operation = self.life.operations.get(where.name)
-        if operation is None or operation.project != where.project:
-            raise not_found(where.path)
-        return operation
+        return operation_answer(operation, effect=True)
 
     def _instance(self, where: Where) -> InstanceRecord:
         instance = self.life.instances.get(where.key)
@@ -356,14 +259,6 @@ class ComputeApi:
 
 def _nothing(at: Instant) -> None:  # noqa: ARG001 -- what an operation does that took effect when it was called
     return
-
-
-def _page(call: Call, found: Sequence[tuple[str, Json]]) -> tuple[list[Json], str]:
-    return call.page([item for _, item in found], [name for name, _ in found], 500, "maxResults")
-
-
-def _answer(operation: ComputeOperation, *, effect: bool = False) -> Answer:
-    return Answer(operation.document(), effect=effect, resource=operation.target, labels=operation.labels)
 
 
 def _stale() -> ServiceError:

@@ -72,7 +72,9 @@ class ClusterFolder:
         """The cluster is gone: so is what was known of it."""
         for name in ("token", "head.json", "last_status.json"):
             (self._path / name).unlink(missing_ok=True)
-        if self._path.is_dir():
+        for torn in self._path.glob(".*.tmp"):
+            torn.unlink(missing_ok=True)  # of a writer that was killed; it may hold the token
+        if self._path.is_dir() and not any(self._path.iterdir()):
             self._path.rmdir()
 
     def _json(self, name: str) -> dict[str, Any] | None:

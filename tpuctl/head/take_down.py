@@ -67,9 +67,10 @@ class TakeDown:
             left = f"still there: {', '.join(swept.left)}. " if swept.left else ""
             seen = f"not seen: {unseen}. " if unseen else ""
             raise PartialError(f"{left}{seen}The disk and the secret were kept; run 'tpuctl down' again.")
-        self._apply([action for action in plan.actions if not isinstance(action, DeleteHead)])
         if plan.waits:
-            raise PartialError(f"{plan.waits}. Run 'tpuctl down' again.")
+            # A head that could not be seen may live: without its secret nobody could ever tell it to stop.
+            raise PartialError(f"{plan.waits}. The disk and the secret were kept; run 'tpuctl down' again.")
+        self._apply([action for action in plan.actions if not isinstance(action, DeleteHead)])
         self.home.folder.forget()
         return bool(plan.actions or view.heads or swept.deleted)
 

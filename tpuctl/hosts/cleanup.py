@@ -18,7 +18,7 @@ from tpuctl.base.process import (
     all_processes,
     is_alive,
     kill_tree,
-    processes_with_environment,
+    processes_with_entries,
     signal_all,
     tree_of,
 )
@@ -75,8 +75,7 @@ def end_ray(places: VmPlaces, clock: Clock) -> int:
     """SIGKILL what is left of this VM's Ray: a raylet without `ray start` would hold its ports and look alive."""
     ended = 0
     for _ in range(_ROUNDS):
-        # A NUL ends each entry, so that the mark of /x/v7 is not found in that of /x/v70.
-        left = processes_with_environment(ray_mark(places) + "\0")
+        left = processes_with_entries(ray_mark(places))
         if not left:
             break
         signal_all(left, signal.SIGKILL)

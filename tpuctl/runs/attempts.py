@@ -141,13 +141,20 @@ def _end(
             return AskCloud(view.run.id, attempt.n, names, found.reason)
         return Wait(view.run.id, found.reason)
     fence = None if _all_gone(outcome, evidence) else outcome.fence_until
-    return _close(view, attempt, found, fence, now, settings)
+    lost = tuple(dict.fromkeys(loss.slice for loss in outcome.losses))
+    # A gang that was up has said of each rank how it ended; else any of them may have been started.
+    fenced = lost if outcome.kind == "hosts-lost" else _names(attempt)
+    return _close(view, attempt, found, fenced, fence, now, settings)
 
 
 def _all_gone(outcome: Outcome, evidence: Evidence) -> bool:
-    """Each host that was lost belongs to a node that exists no more: there is nobody left to fence."""
+    """Each host that was lost belongs to a node that exists no more: there is nobody left to fence.
+
+    Only a gang that was up accounts for all its ranks. One that did not come up may have started programs on hosts that
+    are in no loss: those keep their fence.
+    """
     gone = {word.incarnation for word in evidence.words if word.node_gone}
-    return all(loss.incarnation in gone for loss in outcome.losses)
+    return outcome.kind == "hosts-lost" and all(loss.incarnation in gone for loss in outcome.losses)
 
 
 def _abandon(view: RunView, attempt: Attempt, now: Instant, settings: PlanSettings) -> CloseAttempt:
@@ -155,11 +162,17 @@ def _abandon(view: RunView, attempt: Attempt, now: Instant, settings: PlanSettin
     verdict = Verdict.CANCELLED if view.run.cancel_asked else Verdict.LOST_CONTACT
     evidence = f"the supervisor of attempt {attempt.n} is gone without an outcome (the head or its Ray restarted)"
     fence = now.plus(settings.lease_s + settings.fence_margin_s)
-    return _close(view, attempt, Judgement(verdict, evidence, None, ()), fence, now, settings)
+    return _close(view, attempt, Judgement(verdict, evidence, None, ()), _names(attempt), fence, now, settings)
 
 
 def _close(
-    view: RunView, attempt: Attempt, found: Judgement, fence: Instant | None, now: Instant, settings: PlanSettings
+    view: RunView,
+    attempt: Attempt,
+    found: Judgement,
+    fenced: tuple[SliceName, ...],
+    fence: Instant | None,
+    now: Instant,
+    settings: PlanSettings,
 ) -> CloseAttempt:
     state, reason, charged = _next_state(view, found)
     not_before: Instant | None = None
@@ -176,6 +189,8 @@ def _close(
         found.exit_code,
         found.keep_off,
         reason,
+        () if fence is None else fenced,
+        fence,
     )
 
 
@@ -203,8 +218,12 @@ def _bounded(over: bool) -> RunState:
     return RunState.FAILED if over else RunState.QUEUED
 
 
+def _names(attempt: Attempt) -> tuple[SliceName, ...]:
+    return tuple(name for name, _ in attempt.slices)
+
+
 def _places(attempt: Attempt) -> str:
-    return ", ".join(name for name, _ in attempt.slices)
+    return ", ".join(_names(attempt))
 
 
 def _say(view: RunView) -> str:

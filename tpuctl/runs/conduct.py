@@ -215,11 +215,12 @@ class Conduct:
         return self._leaving() or self._folder.stop(self._order.attempt)
 
     def _kind(self) -> str:
+        exits = self._exits.values()
+        finished = len(exits) == len(self._places) and all(each.code == 0 and each.before_stop for each in exits)
+        if finished and not any(loss.kind == "left" for loss in self._losses.values()):
+            return "done"  # also if a host drained or died after its program had ended well
         if self._losses:
             return "hosts-lost"
-        exits = self._exits.values()
-        if all(each.code == 0 and each.before_stop for each in exits):
-            return "done"
         return "exits" if any(each.code != 0 and each.before_stop for each in exits) else "stopped"
 
     def _outcome(self, kind: str) -> Outcome:

@@ -1,9 +1,5 @@
 """The hosts of one attempt as Ray actors: placed together, watched together, ended together. Facts only, no verdict.
 
-One STRICT_SPREAD placement group whose bundles are pinned by our labels `tpuctl/incarnation` and `tpuctl/worker`: it is
-atomic, rank order is bundle order, and a host that rejoined under another incarnation can never be taken for the old
-one. Ray's own slice reservation does neither.
-
 Leases: each beat tells a host until when its program may run, as a moment of that host's own clock. It is reckoned from
 the clock reading in the host's last answer, so a beat that is delayed on the way can never extend a lease beyond
 `lease_s` after it was *sent*. `lease_end_s` is therefore safe also for a beat that was never answered.
@@ -18,14 +14,14 @@ from typing import Any
 import ray
 from ray._private.state import state as ray_state
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
-from ray.util.placement_group import placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.placement_group import remove_placement_group
 
 from tpuctl.base.clock import Clock
 from tpuctl.base.units import show_duration
 from tpuctl.runs.conduct import Event, Limits, NotStarted, Output, RankEnded, RankLost
-from tpuctl.runs.launcher import CHUNK_BYTES, Beat, Ended, Launcher, Prepared, Refused
+from tpuctl.runs.launcher import CHUNK_BYTES, Beat, Ended, Prepared, Refused
 from tpuctl.runs.orders import Order, RunDocument
+from tpuctl.runs.placement import find_nodes, launchers, reserve
 from tpuctl.runs.program import Place, places
 
 NEVER = float("-inf")
@@ -51,6 +47,12 @@ class _Host:
     draining: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    value: Any
+    heard_s: float  # no earlier than the host gave it
+
+
 class RayGang:
     """Implements runs/conduct.py's Gang."""
 
@@ -59,16 +61,20 @@ class RayGang:
         self._hosts: list[_Host] = []
         self._group: Any = None
         self._looked_s = NEVER
+        self._up_s = NEVER  # since when every rank runs: silence before that is none
+        self._early: list[Event] = []  # of ranks that ran while others still started
 
     # Coming up.
 
     def open(self, interrupted: Callable[[], bool]) -> NotStarted | None:
         """Place all launchers, then start all programs. None when every rank runs."""
         wanted = places(self._order)
-        nodes = self._find_nodes(wanted, interrupted)
+        nodes = find_nodes(wanted, self._clock, self._limits.find_s, interrupted)
         if isinstance(nodes, NotStarted):
             return nodes
-        self._place(wanted, nodes)
+        self._group = reserve(f"{self._document.id}-{self._order.attempt}", wanted)
+        actors = launchers(self._group, wanted, self._clock)
+        self._hosts = [_Host(*each) for each in zip(wanted, actors, nodes, strict=True)]
         prepared = self._ask_all(
             [host.actor.prepare.remote(self._document, self._order, host.place) for host in self._hosts],
             self._limits.prepare_s,
@@ -76,47 +82,10 @@ class RayGang:
         )
         if isinstance(prepared, NotStarted):
             return prepared
-        heard_s = self._clock.monotonic()
         for host, answer in zip(self._hosts, prepared, strict=True):
-            assert isinstance(answer, Prepared)
-            host.host_now_s, host.heard_s = answer.now_s, heard_s
-        return self._start(prepared[0].coordinator, interrupted)
-
-    def _find_nodes(self, wanted: tuple[Place, ...], interrupted: Callable[[], bool]) -> list[str] | NotStarted:
-        """Ray's node of each rank. A worker that Ray lists twice (rejoined, its ghost not yet dead) is waited for."""
-        give_up_s = self._clock.monotonic() + self._limits.find_s
-        while True:
-            by_place: dict[tuple[str, str], list[str]] = {}
-            draining = ray_state.get_draining_nodes()
-            for node in ray.nodes():
-                labels = node["Labels"]
-                if node["Alive"] and node["NodeID"] not in draining:
-                    key = (labels.get("tpuctl/incarnation", ""), labels.get("tpuctl/worker", ""))
-                    by_place.setdefault(key, []).append(node["NodeID"])
-            found = [by_place.get((place.slice.incarnation, str(place.worker)), []) for place in wanted]
-            if all(len(nodes) == 1 for nodes in found):
-                return [nodes[0] for nodes in found]
-            if interrupted() or self._clock.monotonic() >= give_up_s:
-                missing = [(place, nodes) for place, nodes in zip(wanted, found, strict=True) if len(nodes) != 1]
-                lost = tuple(RankLost(place.rank, "dead", f"Ray has {len(nodes)} of it") for place, nodes in missing)
-                return NotStarted("not all hosts are in Ray", lost)
-            self._clock.sleep(0.1)
-
-    def _place(self, wanted: tuple[Place, ...], nodes: list[str]) -> None:
-        self._group = placement_group(
-            [{"TPU": place.slice.chips_per_host} for place in wanted],
-            strategy="STRICT_SPREAD",
-            name=f"{self._document.id}-{self._order.attempt}",
-            bundle_label_selector=[
-                {"tpuctl/incarnation": place.slice.incarnation, "tpuctl/worker": str(place.worker)} for place in wanted
-            ],
-        )
-        # max_concurrency: `wait` blocks one thread for the whole attempt, beats and stops need others.
-        actor = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=6, num_cpus=0)(Launcher)
-        for place, node_id in zip(wanted, nodes, strict=True):
-            strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=place.rank)
-            options = actor.options(resources={"TPU": place.slice.chips_per_host}, scheduling_strategy=strategy)
-            self._hosts.append(_Host(place, options.remote(self._clock), node_id))
+            assert isinstance(answer.value, Prepared)
+            host.host_now_s, host.heard_s = answer.value.now_s, answer.heard_s
+        return self._start(prepared[0].value.coordinator, interrupted)
 
     def _start(self, coordinator: Any, interrupted: Callable[[], bool]) -> NotStarted | None:
         refs = []
@@ -126,17 +95,23 @@ class RayGang:
         started = self._ask_all(refs, self._limits.start_s, interrupted)
         if isinstance(started, NotStarted):
             return started
+        self._up_s = self._clock.monotonic()
         for host in self._hosts:
-            host.waiting = host.actor.wait.remote()
+            if host.waiting is None:
+                host.waiting = host.actor.wait.remote()
         return None
 
-    def _ask_all(self, refs: list[Any], limit_s: float, interrupted: Callable[[], bool]) -> list[Any] | NotStarted:
+    def _ask_all(self, refs: list[Any], limit_s: float, interrupted: Callable[[], bool]) -> list[_Answer] | NotStarted:
         """All answers in rank order; NotStarted with the ranks that refused, died or did not answer in time."""
         give_up_s = self._clock.monotonic() + limit_s
         pending = list(refs)
+        heard_s: dict[Any, float] = {}
         while pending:
-            _, pending = ray.wait(pending, num_returns=len(pending), timeout=0.2)
-            bad = [event for event in self._look() if isinstance(event, RankLost)]
+            ready, pending = ray.wait(pending, num_returns=len(pending), timeout=0.2)
+            # Each for itself: a host that answered first must not have its clock taken for as late as the last one's.
+            heard_s |= dict.fromkeys(ready, self._clock.monotonic())
+            self._early += [*self._renew(), *self._look()]
+            bad = [event for event in self._early if isinstance(event, RankLost)]
             if bad:
                 return NotStarted("a host was lost while the gang came up", tuple(bad))
             if pending and interrupted():
@@ -148,7 +123,7 @@ class RayGang:
                     if ref in pending
                 )
                 return NotStarted(f"not all hosts answered within {show_duration(limit_s)}", silent)
-        answers: list[Any] = []
+        answers: list[_Answer] = []
         lost: list[RankLost] = []
         for rank, ref in enumerate(refs):
             try:
@@ -158,8 +133,18 @@ class RayGang:
                 continue
             if isinstance(answer, Refused):
                 lost.append(RankLost(rank, "refused", answer.reason))
-            answers.append(answer)
+            answers.append(_Answer(answer, heard_s[ref]))
         return NotStarted("; ".join(event.why for event in lost), tuple(lost)) if lost else answers
+
+    def _renew(self) -> list[Event]:
+        """Beats for the programs that run already: the last one to start may take longer than a lease."""
+        for host in self._hosts:
+            self._send_beat(host)
+        beats = {host.beat: host for host in self._hosts if host.beat is not None}
+        if not beats:
+            return []
+        ready, _ = ray.wait(list(beats), num_returns=len(beats), timeout=0)
+        return [event for ref in ready for event in self._answered(beats[ref], ref)]
 
     # Watching.
 
@@ -175,7 +160,7 @@ class RayGang:
             ready, _ = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_s, fetch_local=True)
         else:
             self._clock.sleep(timeout_s)
-        events: list[Event] = []
+        events, self._early = self._early, []
         for ref in ready:
             events += self._answered(refs[ref], ref)
         events += self._look()
@@ -184,7 +169,9 @@ class RayGang:
 
     def _send_beat(self, host: _Host) -> None:
         now_s = self._clock.monotonic()
-        if host.lost or host.ended or host.beat is not None or now_s - host.sent_s < self._limits.beat_s:
+        granted = host.lease_end_s != NEVER  # by the message that starts the program
+        idle = not granted or host.lost or host.ended
+        if idle or host.beat is not None or now_s - host.sent_s < self._limits.beat_s:
             return
         host.beat = host.actor.beat.remote(self._grant(host), host.offset)
 
@@ -213,7 +200,7 @@ class RayGang:
             host.host_now_s, host.heard_s = answer.now_s, self._clock.monotonic()
             if len(answer.log) == CHUNK_BYTES:
                 host.sent_s = NEVER  # there is more: ask at once
-            if host.waiting is None:
+            if host.waiting is None and not host.ended:
                 host.waiting = host.actor.wait.remote()
             yield from self._output(host, answer.log)
         else:
@@ -239,7 +226,7 @@ class RayGang:
         now_s = self._clock.monotonic()
         if host.unavailable_s is not None and now_s - host.unavailable_s > self._limits.blip_s:
             yield self._lose(host, "unreachable", "Ray calls its actor unavailable")
-        elif now_s - host.heard_s > self._limits.unreachable_s:
+        elif now_s - max(host.heard_s, self._up_s) > self._limits.unreachable_s:
             yield self._lose(host, "unreachable", f"no answer for {show_duration(self._limits.unreachable_s)}")
 
     def _look(self) -> list[Event]:
@@ -283,6 +270,7 @@ class RayGang:
 
     def drain(self) -> Iterator[Output]:
         """What the programs printed last, from every host that still answers."""
+        yield from (event for event in self._early if isinstance(event, Output))
         reachable = [host for host in self._hosts if not host.lost]
         give_up_s = self._clock.monotonic() + self._limits.drain_s
         while reachable:

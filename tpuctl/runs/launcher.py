@@ -15,8 +15,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +23,12 @@ from typing import Any
 from tpuctl.base.clock import Clock
 from tpuctl.base.files import read_json, write_atomic
 from tpuctl.base.ids import epoch_order
-from tpuctl.base.process import ProcessId, all_processes, send_signal
+from tpuctl.base.process import ProcessId, processes_with_entries, send_signal
 from tpuctl.base.units import show_duration
-from tpuctl.runs.bundle import BadBundleError, unpack
-from tpuctl.runs.chips import device_root, holders
+from tpuctl.base.web import NoAnswerError, call
+from tpuctl.hosts.chips import ChipPlaces, find_holders
+from tpuctl.hosts.config import VmPlaces
+from tpuctl.runs.bundle import LIMIT_BYTES, BadBundleError, unpack
 from tpuctl.runs.orders import Order, RunDocument
 from tpuctl.runs.program import Coordinator, Place, argv_of, environment_of
 
@@ -74,6 +74,7 @@ class Launcher:
         self._finished = threading.Event()
         self._ended: Ended | None = None
         self._lifeline = -1  # write end; -1 = not yet, or the watchdog is gone
+        self._until_s = 0.0  # the latest end of the lease that was heard of
         self._lifeline_lock = threading.Lock()
         self._job: tuple[RunDocument, Order, Place] | None = None
 
@@ -91,7 +92,7 @@ class Launcher:
         if document.bundle:
             try:
                 shutil.copytree(self._bundle(document.bundle, host["agent"]), work, symlinks=True, dirs_exist_ok=True)
-            except (urllib.error.URLError, TimeoutError, ConnectionError, BadBundleError) as error:
+            except (NoAnswerError, BadBundleError) as error:
                 return Refused(f"the working directory could not be fetched from {host['agent']}: {error}")
         address = host["address"]
         first = order.attempt * 7 + sum(document.id.encode())  # spread, so that a port is seldom used twice in a row
@@ -112,11 +113,11 @@ class Launcher:
 
     def _chips_busy(self) -> str:
         """ "" when no process has a chip open, else who. Nothing is killed here: it may be a user's own (A44)."""
-        root = device_root(self._environment)
+        chips, vm = ChipPlaces.from_environment(self._environment), VmPlaces.from_environment(self._environment)
         give_up_s = self._clock.monotonic() + CHIPS_PATIENCE_S
-        while found := holders(root):
+        while found := find_holders(chips.chips(), vm):
             if self._clock.monotonic() >= give_up_s:
-                listed = ", ".join(f"{path} by process {pid}" for pid, path in sorted(found.items()))
+                listed = ", ".join(f"{holder.path} by process {holder.process.pid}" for holder in found)
                 return f"its chips are in use after {show_duration(CHIPS_PATIENCE_S)}: {listed}"
             self._clock.sleep(0.1)
         return ""
@@ -129,21 +130,20 @@ class Launcher:
         return into
 
     def _fetch(self, url: str) -> bytes:
-        for attempt in range(FETCH_TRIES):
+        """Raises NoAnswerError, also when the agent refuses."""
+        for left in reversed(range(FETCH_TRIES)):
             token = (self._vm / "token").read_text().strip()
-            request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
             try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    data: bytes = answer.read()
-                    return data
-            except urllib.error.HTTPError as error:
-                if error.code < 500 or attempt == FETCH_TRIES - 1:
+                answer = call("GET", url, token=token, timeout_s=60.0, limit_bytes=LIMIT_BYTES)
+            except NoAnswerError:
+                if not left:
                     raise
-            except (urllib.error.URLError, TimeoutError, ConnectionError):
-                # The agent may be restarting.
-                if attempt == FETCH_TRIES - 1:
-                    raise
-            self._clock.sleep(1.0)
+            else:
+                if answer.status == 200:
+                    return answer.body
+                if answer.status < 500 or not left:
+                    raise NoAnswerError(f"HTTP {answer.status}: {answer.text()[:200]}")
+            self._clock.sleep(1.0)  # the agent may be restarting
         raise AssertionError("the last try returns or raises")
 
     @property
@@ -168,9 +168,9 @@ class Launcher:
             "env": environment,
             "cwd": str(self._work),
             "log": str(self._work / "rank.log"),
-            "until": until_s,
+            "until": max(until_s, self._until_s),
         }
-        lifeline, self._lifeline = os.pipe()
+        lifeline, ours = os.pipe()
         status, status_end = os.pipe()
         (self._vm / "log").mkdir(exist_ok=True)
         with (self._vm / "log" / "watchdog.log").open("ab") as log:
@@ -186,13 +186,18 @@ class Launcher:
             )
         os.close(lifeline)
         os.close(status_end)
-        threading.Thread(target=self._listen, args=(status,), daemon=True).start()
-        if not self._tell(json.dumps(first)):
+        # A beat may come before this call is over: what to start has to be the first line, whatever the threads do.
+        if not _write_line(ours, json.dumps(first)):
+            os.close(ours)
+            os.close(status)
             return Refused("the watchdog did not start; see log/watchdog.log on the host")
+        self._lifeline = ours
+        threading.Thread(target=self._listen, args=(status,), daemon=True).start()
         return None
 
     def beat(self, until_s: float, offset: int) -> Beat:
         """Renew the lease until that moment of this host's clock; the answer carries what the program printed."""
+        self._until_s = max(self._until_s, until_s)
         self._tell(f"until {until_s!r}")
         return Beat(self._clock.monotonic(), self.read_log(offset))
 
@@ -215,16 +220,8 @@ class Launcher:
         return self._ended
 
     def _tell(self, line: str) -> bool:
-        data = line.encode() + b"\n"
         with self._lifeline_lock:
-            if self._lifeline < 0:
-                return False
-            try:
-                while data:
-                    data = data[os.write(self._lifeline, data) :]
-            except BrokenPipeError:
-                return False
-        return True
+            return self._lifeline >= 0 and _write_line(self._lifeline, line)
 
     def _listen(self, status: int) -> None:
         """Read the watchdog's words until it is gone."""
@@ -249,29 +246,28 @@ class Launcher:
     def _kill_marked(self) -> list[ProcessId]:
         """SIGKILL to all processes that carry this attempt's environment; returns those that are still there after."""
         document, order, place = self._prepared
-        marks = {
-            f"TPUCTL_RUN_ID={document.id}".encode(),
-            f"TPUCTL_ATTEMPT={order.attempt}".encode(),
-            f"TPUCTL_RANK={place.rank}".encode(),  # in the emulator other hosts' processes can be seen too
-        }
+        marks = (
+            f"TPUCTL_RUN_ID={document.id}",
+            f"TPUCTL_ATTEMPT={order.attempt}",
+            f"TPUCTL_RANK={place.rank}",  # in the emulator other hosts' processes can be seen too
+        )
         give_up_s = self._clock.monotonic() + 5.0
-        while (found := _marked(marks)) and self._clock.monotonic() < give_up_s:
+        while (found := processes_with_entries(*marks)) and self._clock.monotonic() < give_up_s:
             for process in found:
                 send_signal(process, signal.SIGKILL)
             self._clock.sleep(0.02)
         return found
 
 
-def _marked(marks: set[bytes]) -> list[ProcessId]:
-    found = []
-    for row in all_processes():
-        try:
-            environment = Path(f"/proc/{row.id.pid}/environ").read_bytes()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if marks <= set(environment.split(b"\0")):
-            found.append(row.id)
-    return found
+def _write_line(pipe: int, line: str) -> bool:
+    """False when nobody reads any more."""
+    data = line.encode() + b"\n"
+    try:
+        while data:
+            data = data[os.write(pipe, data) :]
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def _free_ports(address: str, first: int) -> tuple[int, int]:

@@ -156,6 +156,8 @@ class CloseAttempt:
     exit_code: int | None
     keep_off: tuple[SliceName, ...]  # slices that lost contact: not offered again for the rejoin window
     reason: str
+    fenced: tuple[SliceName, ...] = ()  # a program of the attempt may still live on these …
+    fence: Instant | None = None  # … until then: they are no other run's either
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,10 +91,6 @@ class Store:
     def path(self) -> Path:
         return self._path
 
-    @property
-    def schema_version(self) -> int:
-        return version_of(self._connection)
-
     def now(self) -> Instant:
         return self._clock.now()
 

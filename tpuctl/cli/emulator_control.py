@@ -1,0 +1,39 @@
+"""What the verbs of `tpuctl emulator` share: they talk to another process by its control API."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tpuctl.base.errors import UserError
+
+Name = Annotated[str, typer.Option("--name", help="Several emulators of one user have different names.")]
+
+
+def home_of(state_dir: Path | None) -> Path:
+    from tpuctl.app import Settings
+
+    return Settings.from_environment(os.environ, state_dir).home
+
+
+def ask(state_dir: Path | None, name: str, verb: str, document: dict[str, Any] | None = None) -> Any:
+    from tpuctl.emulator import remote
+
+    return remote.ask(remote.find(home_of(state_dir), name), verb, document)
+
+
+def show(document: Any) -> None:
+    print(json.dumps(document, indent=1, sort_keys=True))
+
+
+def seconds_of(option: str, text: str) -> float:
+    from tpuctl.base.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from error
