@@ -141,14 +141,14 @@ def connect(here: Basis, file: Path) -> AgentClient:
 
     Raises NoHeadError when there is none, CloudError when the cloud cannot be asked, UserError for the spec.
     """
-    from tpuctl.client import AgentClient, AgentNotReadyError, AgentUnreachableError
+    from tpuctl.client import AgentClient, AgentNotReadyError, AgentRefusedError, AgentUnreachableError
 
     probe = known_agent(here, file, timeout_s=PROBE_S)
     if probe is not None:
         try:
             probe.health()
-        except (AgentUnreachableError, AgentNotReadyError):
-            probe = None
+        except (AgentUnreachableError, AgentNotReadyError, AgentRefusedError):
+            probe = None  # gone, or another machine has its address now
     if probe is None:
         from tpuctl.spec.yaml import load_cluster
 

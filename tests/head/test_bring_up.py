@@ -21,7 +21,8 @@ World = Any  # of conftest.py
 class Scripted:
     """`silent`: how many calls go unanswered first; `phases`: slices a status answer, the last one again and again."""
 
-    def __init__(self, silent: int = 0, phases: list[list[str]] | None = None) -> None:
+    def __init__(self, silent: int = 0, phases: list[list[str]] | None = None, *, has_spec: bool = False) -> None:
+        self.has_spec = has_spec
         self.silent, self.phases = silent, phases or [["READY", "READY"]]
         self.heard: list[str] = []
         self.addresses: list[str] = []
@@ -38,7 +39,7 @@ class Scripted:
 
     def head(self) -> dict[str, Any]:
         self._hear("head")
-        return {}
+        return {"has_spec": self.has_spec}
 
     def status(self) -> dict[str, Any]:
         self._hear("status")
@@ -145,14 +146,18 @@ def test_reconcile_from_a_client_asks_for_a_pass_and_gives_its_exit(world: World
     assert agent.heard == ["head", "pass True"]
 
 
-def test_reconcile_rebuilds_a_lost_head_and_sends_the_spec(world: World) -> None:
+def test_reconcile_rebuilds_a_lost_head_and_sends_the_spec_only_where_none_is_known(world: World) -> None:
+    """Records that came back with their disk know better than a file here, also whether the cluster is wanted."""
     bring_up(world, Scripted()).up("head", None)
     world.compute.delete_instance(ZONE, world.names.head, SeededChance(5).request_id())
-    agent = Scripted()
+    empty, kept = Scripted(), Scripted(has_spec=True)
 
-    bring_up(world, agent).reconcile(60.0)
+    bring_up(world, empty).reconcile(60.0)
+    world.compute.delete_instance(ZONE, world.names.head, SeededChance(6).request_id())
+    bring_up(world, kept).reconcile(60.0)
 
-    assert agent.heard == ["head", "spec lab", "pass True"]
+    assert empty.heard == ["head", "head", "spec lab", "pass True"]
+    assert kept.heard == ["head", "head", "pass True"]
 
 
 def test_reconcile_does_not_bring_back_what_down_ended(world: World) -> None:

@@ -107,8 +107,8 @@ def test_every_making_plan_reaches_the_whole_in_one_step() -> None:
         assert all(action.reason for action in plan.actions)
 
 
-def test_end_deletes_head_then_disk_then_secret() -> None:
-    assert kinds(plan_end(NAMES, WHOLE, keep_disk=False).actions) == [DeleteHead, DeleteDisk, DeleteSecret]
+def test_end_deletes_head_then_secret_then_disk() -> None:
+    assert kinds(plan_end(NAMES, WHOLE, keep_disk=False).actions) == [DeleteHead, DeleteSecret, DeleteDisk]
     assert kinds(plan_end(NAMES, WHOLE, keep_disk=True).actions) == [DeleteHead, DeleteSecret]
     assert plan_end(NAMES, NOTHING, keep_disk=False).actions == ()
 

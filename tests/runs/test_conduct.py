@@ -62,7 +62,7 @@ class Stage:
         self.clock, self.folder = FakeClock(), RunFolder(path)
         self.folder.create(DOCUMENT)
         self.gang = ScriptedGang(self.clock, list(script), refuses)
-        self.supervisor = Supervisor(self.folder, 1, lambda document, order: self.gang, self.clock, LIMITS)
+        self.supervisor = Supervisor(self.folder, 1, lambda document, order, _limits: self.gang, self.clock, LIMITS)
 
     def order(self, attempt: int = 1, activation: int = 1, epoch: str = "t2") -> None:
         self.folder.write_order(Order(attempt, Epoch(epoch), activation, (SLICE,), START))

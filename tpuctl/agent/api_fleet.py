@@ -10,7 +10,7 @@ import tpuctl
 from tpuctl.agent.answers import BadRequestError, UnavailableError, json_body, takes, whole_number
 from tpuctl.agent.documents import event_row, status_document
 from tpuctl.agent.home import API_VERSION, Home
-from tpuctl.agent.intake import begin_down, put_spec, what_remains
+from tpuctl.agent.intake import begin_down, has_spec, put_spec, what_remains
 from tpuctl.agent.passes import PLAN_LIMIT_S, Passes
 from tpuctl.agent.picture import events_since, read_picture
 
@@ -43,12 +43,14 @@ class FleetCalls:
 
     async def head(self, _: web.Request) -> web.StreamResponse:
         ray, me = self._home.scene.ray_head, self._home.identity
+        known = await self._home.records.do(has_spec)
         return web.json_response(
             {
                 "cluster": me.cluster,
                 "epoch": me.epoch,
                 "version": tpuctl.__version__,
                 "api": API_VERSION,
+                "has_spec": known,
                 "ray": None if ray is None else ray.document(),
             }
         )

@@ -126,6 +126,12 @@ def slots_text(spec: ClusterSpec) -> str:
     return ", ".join(f"{pool.slices} x {pool.accelerator} in {pool.zone}" for pool in spec.pools) or "no pools"
 
 
+def has_spec(store: Store) -> bool:
+    """Whether a spec was ever sent to these records."""
+    with store.snapshot() as tx:
+        return tx.spec() is not None
+
+
 def begin_down(store: Store, now: Instant, *, wait_runs: bool) -> None:
     """Nothing is wanted from now on; with `wait_runs` only once no run lives.
 

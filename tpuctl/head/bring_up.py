@@ -62,7 +62,9 @@ class BringUp:
     def reconcile(self, deadline_s: float) -> tuple[int, str]:
         """(exit, summary) of one pass of the agent. A lost head is rebuilt; one that `down` ended is not."""
         found, agent = self._answering_head(only_lost=True)
-        if found.built:
+        if found.built and not agent.head().get("has_spec"):
+            # Only where nothing is known. Records that came back with their disk are newer than a file here may be, and
+            # sending the spec says that the cluster is wanted, which a `down` may have ended.
             self._patiently(lambda: agent.put_spec(self.spec.document, self.spec.text))
         answer = agent.start_pass(wait=True, timeout_s=deadline_s)
         return int(answer.get("exit") or 0), str(answer.get("summary") or "")

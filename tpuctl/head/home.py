@@ -64,7 +64,7 @@ class HeadHome:
         return self._found(head, built=False)
 
     def find_or_build(self, *, only_lost: bool = False, limit_s: float = HEAD_LIMIT_S) -> FoundHead:
-        """`only_lost`: build only what was there before, which its secret tells; `down` deletes the secret last.
+        """`only_lost`: build only what was there before, which its secret tells; `down` deletes it with the head.
 
         Raises NoHeadError (only_lost), UserError kinds of head/model.py, CloudError, RetryLaterError past the limit.
         Killed anywhere, the same call heals.

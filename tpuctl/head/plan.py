@@ -1,7 +1,7 @@
 """What to do about the head, from what is wanted and what was seen. Pure.
 
 Order of making: secret, disk, VM; each is kept if it is there, so that a maker may be killed anywhere. Order of ending:
-VM first, so that nobody makes slices any more; then disk and secret.
+VM first, so that nobody makes slices any more; then the secret, so that nobody takes the head for lost; the disk last.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def plan_head(want: HeadWant, view: HeadView) -> HeadPlan:
 def plan_end(names: HeadNames, view: HeadView, *, keep_disk: bool) -> HeadPlan:
     """Towards nothing of ours. Only what carries our labels is touched; the secret is ours by its name."""
     actions: list[HeadAction] = [DeleteHead(head.zone, head.name, "the cluster ends") for head in view.heads]
-    if not keep_disk:
-        actions += [DeleteDisk(zone, names.disk, "the cluster ends") for zone in view.disks]
     if view.secret is not SecretState.ABSENT:
         actions.append(DeleteSecret(names.secret, "the cluster ends"))
+    if not keep_disk:
+        actions += [DeleteDisk(zone, names.disk, "the cluster ends") for zone in view.disks]
     unseen = not view.heads_complete or (not keep_disk and not view.disks_complete)
     return HeadPlan(
         tuple(actions),

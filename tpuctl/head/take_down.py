@@ -11,7 +11,7 @@ from tpuctl.base.errors import PartialError
 from tpuctl.cloud.errors import CloudError, NotFoundError
 from tpuctl.head.errors import AgentNotReadyError, AgentRefusedError, AgentUnreachableError
 from tpuctl.head.home import HeadHome
-from tpuctl.head.model import STOPPED, DeleteHead, HeadAction, HeadView
+from tpuctl.head.model import STOPPED, DeleteDisk, DeleteHead, DeleteSecret, HeadAction, HeadView
 from tpuctl.head.plan import plan_end
 from tpuctl.head.reach import agent_address
 from tpuctl.head.sweep import Sweeper
@@ -61,16 +61,20 @@ class TakeDown:
         heads = [action for action in plan.actions if isinstance(action, DeleteHead)]
         # The head goes before the slices are looked for: a head that was only out of reach would ask for new ones.
         self._apply(heads)
+        # Then the secret, which is the mark of a cluster that is wanted: a cron of ours that reconciles from elsewhere
+        # would take a missing head for a lost one and rebuild it while the slices are still going. But a head that
+        # could not be seen may live, and without its secret nobody could ever tell it to stop.
+        if not plan.waits:
+            self._apply([action for action in plan.actions if isinstance(action, DeleteSecret)])
         swept = self.sweeper.run(SWEEP_LIMIT_S)
         if not swept.is_clean:
             unseen = "; ".join(f"{zone}: {reason}" for zone, reason in swept.unknown.items())
             left = f"still there: {', '.join(swept.left)}. " if swept.left else ""
             seen = f"not seen: {unseen}. " if unseen else ""
-            raise PartialError(f"{left}{seen}The disk and the secret were kept; run 'tpuctl down' again.")
+            raise PartialError(f"{left}{seen}The disk was kept; run 'tpuctl down' again.")
         if plan.waits:
-            # A head that could not be seen may live: without its secret nobody could ever tell it to stop.
             raise PartialError(f"{plan.waits}. The disk and the secret were kept; run 'tpuctl down' again.")
-        self._apply([action for action in plan.actions if not isinstance(action, DeleteHead)])
+        self._apply([action for action in plan.actions if isinstance(action, DeleteDisk)])
         self.home.folder.forget()
         return bool(plan.actions or view.heads or swept.deleted)
 

@@ -8,7 +8,7 @@ the logs have been drained.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tpuctl.base.clock import Clock
@@ -28,7 +28,7 @@ class Limits:
     prepare_s: float = 300.0  # a large working directory has to be fetched
     start_s: float = 20.0
     beat_s: float = 1.0
-    unreachable_s: float = 8.0  # without an answer; below lease_s, or hosts would end their programs first
+    unreachable_s: float = 8.0  # without an answer; at most lease_s (`within`), when hosts end their programs
     blip_s: float = 2.0  # Ray says "unavailable" and no answer follows
     look_s: float = 0.5
     loss_grace_s: float = 2.0  # peers of a lost rank: no collective can finish, so there is little to wait for
@@ -36,6 +36,10 @@ class Limits:
     drain_s: float = 10.0
     margin_s: float = 2.0  # added to a lease's end before it counts as over
     idle_s: float = 600.0
+
+    def within(self, lease_s: float) -> Limits:
+        """For a lease of that length: a host that is silent for so long has ended its program by itself."""
+        return replace(self, unreachable_s=min(self.unreachable_s, lease_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +103,18 @@ class Conduct:
     def run(self) -> Outcome:
         """The outcome, already written."""
         self._note("ordered", slices=[each.slice for each in self._order.slices])
+        outcome: Outcome | None = None
         try:
             kind = self._attempt()
             for output in self._gang.drain():
                 self._copy(output)
             outcome = self._outcome(kind)
         finally:
-            self._gang.close()
-        self._folder.write_outcome(outcome)
+            try:
+                self._gang.close()
+            finally:
+                if outcome is not None:  # also if closing failed: what happened has happened, and must not be run again
+                    self._folder.write_outcome(outcome)
         return outcome
 
     def _attempt(self) -> str:

@@ -19,7 +19,7 @@ from tpuctl.runs.conduct import Conduct, Gang, Limits
 from tpuctl.runs.model import Outcome
 from tpuctl.runs.orders import Activation, Order, RunDocument, RunFolder, StopOrder
 
-GangMaker = Callable[[RunDocument, Order], Gang]
+GangMaker = Callable[[RunDocument, Order, Limits], Gang]
 
 
 class Supervisor:
@@ -67,8 +67,9 @@ class Supervisor:
             at = self._clock.now()
             self._folder.write_outcome(Outcome(order.attempt, "not-started", (), (), at, None, why))
             return
-        gang = self._make_gang(document, order)
-        Conduct(self._folder, document, order, gang, self._clock, self._limits, self._leaving).run()
+        limits = self._limits.within(document.lease_s)
+        gang = self._make_gang(document, order, limits)
+        Conduct(self._folder, document, order, gang, self._clock, limits, self._leaving).run()
 
     def _is_stale(self, order: Order) -> bool:
         """Orders of an epoch older than one heard of come from an agent that no longer counts."""
@@ -95,13 +96,12 @@ def main() -> None:
 
     # The address comes from RAY_ADDRESS, which Ray sets for its jobs, the token from RAY_AUTH_TOKEN_PATH.
     ray.init(logging_level="ERROR", log_to_driver=False, namespace="tpuctl")
-    clock, limits = SystemClock(), Limits()
+    clock = SystemClock()
     supervisor = Supervisor(
         RunFolder(Path(sys.argv[1])),
         int(sys.argv[2]),
-        lambda document, order: RayGang(document, order, clock, limits),
+        lambda document, order, limits: RayGang(document, order, clock, limits),
         clock,
-        limits,
     )
     signal.signal(signal.SIGTERM, lambda *_: supervisor.leave())
     supervisor.serve()
