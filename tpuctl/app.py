@@ -6,6 +6,7 @@ Heavy imports (Google's clients, Ray) stand inside the builder that needs them, 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, t
     from tpuctl.store.database import Store
 
 Say = Callable[[str], None]
+_warned: set[str] = set()
 PROBE_S = 3.0  # how long the head at its known address may take to say that it lives
 
 
@@ -58,6 +60,13 @@ class Basis:
 
 def basis(state_dir: Path | None = None) -> Basis:
     return Basis(Settings.from_environment(os.environ, state_dir), SystemClock(), SystemChance())
+
+
+def warn(text: str) -> None:
+    """What went wrong beside the work. Once is enough: commands look several times at what they remember."""
+    if text not in _warned:
+        _warned.add(text)
+        print(f"tpuctl: {text}", file=sys.stderr, flush=True)
 
 
 def endpoints_of(spec: ClusterSpec, settings: Settings) -> Endpoints:
@@ -112,7 +121,7 @@ def cluster_folder(here: Basis, file: Path) -> ClusterFolder:
         from tpuctl.spec.yaml import load_cluster
 
         name = load_cluster(file).cluster
-    return ClusterFolder(here.settings.home, name)
+    return ClusterFolder(here.settings.home, name, warn)
 
 
 def known_agent(here: Basis, file: Path, *, timeout_s: float = 15.0) -> AgentClient | None:
@@ -202,7 +211,9 @@ def build_head(here: Basis, spec: ClusterSpec, say: Say = lambda _: None) -> Hea
         ),
         say=say,
     )
-    return HeadHome(compute, secrets, want, applier, ClusterFolder(here.settings.home, spec.cluster), here.clock, say)
+    return HeadHome(
+        compute, secrets, want, applier, ClusterFolder(here.settings.home, spec.cluster, warn), here.clock, say
+    )
 
 
 def build_bring_up(here: Basis, file: Path, say: Say) -> BringUp:

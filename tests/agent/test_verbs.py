@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tpuctl import app as builders
 from tpuctl.base.errors import TpuctlError, UserError
 from tpuctl.cli import cancel, logs, runs, submit, why
 from tpuctl.cli.submission import Options, name_after, parcel, send, wait_for_end
+from tpuctl.cli.submit import user
 from tpuctl.cli.tailing import Tail
 from tpuctl.client import AgentClient, AgentUnreachableError
 from tpuctl.spec.document import dump
@@ -304,3 +306,52 @@ def test_following_goes_through_all_attempts_and_over_lost_answers() -> None:
     Tail(Growing(), "digits", 0, FakeClock(), got.write, got.flush, ignore).show(None, follow=True)
 
     assert got.getvalue() == b"one more\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (Options(name="Bad Name"), "--name: 'Bad Name' is no plain name"),
+        (Options(env=("TPUCTL_RUN=other",)), "--env: TPUCTL_RUN is set or removed by tpuctl"),
+        (Options(env=("1X=a",)), "--env '1X=a'"),
+        (
+            Options(checkpoint_dir="checkpoints"),
+            "--checkpoint-dir: 'checkpoints': must begin with {storage}, gs:// or /",
+        ),
+        (Options(checkpoint_dir="{storage}/{user}"), "--checkpoint-dir: '{storage}/{user}': {user} is not known"),
+        (Options(slices=1001), "--slices: Input should be less than or equal to 1000"),
+        (Options(priority=10**30), "--priority"),
+        (Options(max_failures=10**30), "--max-failures"),
+        (Options(env=("X=\udcff",)), "--env"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_options_are_held_to_the_rules_of_a_file(options: Options, told: str, from_file: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN_YAML)
+
+    with pytest.raises(UserError) as refused:
+        parcel(path if from_file else None, None if from_file else ("x",), options, START)
+
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("command", [("",), (" ", "x"), ("x", "\udcff")])
+def test_command_that_no_host_could_start_is_refused(command: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match="the command after --"):
+        parcel(None, command, Options(name="a"), START)
+
+
+def test_what_cannot_be_shipped_is_refused_before_a_call(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a directory"):
+        parcel(None, ("x",), Options(workdir=tmp_path / "none"), START)
+
+
+def test_user_without_a_name_is_told_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+
+    assert user() == f"uid {os.getuid()}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -149,6 +151,30 @@ def test_duration_without_a_unit_is_refused_before_any_call(spec: Path, argument
     assert "--timeout" in str(result.exception)
 
 
+@pytest.mark.parametrize("deadline", ["none", "0s"])
+def test_pass_without_time_or_without_end_is_refused(spec: Path, deadline: str) -> None:
+    result = run("reconcile", "--deadline", deadline)
+
+    assert isinstance(result.exception, TpuctlError)
+    assert (result.exception.exit_code, "--deadline" in str(result.exception)) == (2, True)
+
+
+def test_home_that_cannot_be_used_does_not_keep_the_answer_back(
+    agent: int, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(tmp_path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tpuctl.head.folder.write_json_atomic", full)
+
+    result = run("status", "--json")
+
+    assert (result.exit_code, json.loads(result.stdout)) == (0, STATUS)
+    assert "No space left on device" in result.stderr
+
+
 def test_down_without_a_terminal_wants_the_disks_fate_named(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TPUCTL_EMULATOR", "http://127.0.0.1:9")
 
@@ -159,9 +185,10 @@ def test_down_without_a_terminal_wants_the_disks_fate_named(spec: Path, monkeypa
     assert "--keep-disk" in str(result.exception)
 
 
+@pytest.mark.parametrize("by", [None, signal.SIGTERM])
 @pytest.mark.parametrize(("verb", "arguments"), [("build_bring_up", ("up",)), ("build_take_down", ("down", "--yes"))])
 def test_interrupt_exits_130_and_names_what_may_exist(
-    spec: Path, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: tuple[str, ...]
+    spec: Path, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: tuple[str, ...], by: signal.Signals | None
 ) -> None:
     monkeypatch.setenv("TPUCTL_EMULATOR", "http://127.0.0.1:9")
     original = getattr(composition, verb)
@@ -171,7 +198,9 @@ def test_interrupt_exits_130_and_names_what_may_exist(
             self.home = home
 
         def up(self, *_: Any) -> None:
-            raise KeyboardInterrupt
+            if by is None:
+                raise KeyboardInterrupt
+            signal.raise_signal(by)
 
         run = up
 

@@ -138,6 +138,25 @@ def test_head_that_is_rebuilt_meanwhile_is_found_at_its_new_address(world: World
     assert agent.addresses[-1] == found.address
 
 
+def test_up_does_not_bring_back_what_down_ended_meanwhile(world: World) -> None:
+    agent = Scripted(silent=200)
+    up = bring_up(world, agent)
+    original = agent.head
+
+    def head() -> dict[str, Any]:
+        if agent.silent == 170:
+            world.compute.delete_instance(ZONE, world.names.head, SeededChance(5).request_id())
+            world.secrets.delete_secret(world.names.secret)
+            world.emulated.pass_time(1.0)
+        return original()
+
+    agent.head = head  # type: ignore[method-assign]  # somebody's `down` in the middle
+
+    with pytest.raises(NoHeadError, match="has no running head"):
+        up.up("head", None)
+    assert world.home().observe().heads == ()
+
+
 def test_reconcile_from_a_client_asks_for_a_pass_and_gives_its_exit(world: World) -> None:
     bring_up(world, Scripted()).up("head", None)
     agent = Scripted()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
 from pathlib import Path
@@ -129,3 +130,61 @@ def test_tunnels_are_refused_by_name(reach: str) -> None:
 def test_agents_address() -> None:
     assert agent_address("10.0.0.2") == "http://10.0.0.2:7578"
     assert agent_address("") == ""
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"two words", "tök".encode(), b"a\nb"])
+def test_damaged_token_is_as_good_as_none(tmp_path: Path, damage: bytes) -> None:
+    folder = ClusterFolder(tmp_path, "lab")
+    folder.save_token("t")
+    (tmp_path / "clusters/lab/token").write_bytes(damage)
+
+    assert folder.token() == ""
+
+
+@pytest.mark.parametrize("address", [5, None, "10.0.0.2\r\nX: y"])
+def test_damaged_address_is_as_good_as_none(tmp_path: Path, address: object) -> None:
+    folder = ClusterFolder(tmp_path, "lab")
+    folder.save_token("t")
+    (tmp_path / "clusters/lab/head.json").write_text(json.dumps({"zone": "z", "name": "n", "address": address}))
+
+    assert folder.head() is None
+
+
+def test_home_that_is_no_directory_costs_nothing_but_memory(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    said: list[str] = []
+    folder = ClusterFolder(tmp_path / "home", "lab", said.append)
+
+    folder.save_token("t")
+    folder.save_head(KnownHead("z", "n", "10.0.0.2"))
+    folder.save_status({})
+    assert (folder.token(), folder.head(), folder.last_status()) == ("", None, None)
+    folder.forget()
+
+    assert all("Not a directory" in text for text in said)
+    assert len(said) >= 3
+
+
+def test_full_disk_costs_nothing_but_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tpuctl.head.folder.write_atomic", full)
+    said: list[str] = []
+
+    ClusterFolder(tmp_path, "lab", said.append).save_token("t")
+
+    assert "No space left on device; the next command looks again" in said[0]
+
+
+def test_forgetting_leaves_a_strangers_file_and_removes_halves_of_ours(tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = ClusterFolder(tmp_path, "lab", said.append)
+    folder.save_token("t")
+    (tmp_path / "clusters/lab/.token.0123456789abcdef.tmp").write_text("t")
+    (tmp_path / "clusters/lab/notes").write_text("mine")
+
+    folder.forget()
+
+    assert [path.name for path in (tmp_path / "clusters/lab").iterdir()] == ["notes"]
+    assert "could not be removed: Directory not empty" in said[0]

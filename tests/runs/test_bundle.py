@@ -146,3 +146,57 @@ def test_second_unpacking_leaves_the_first_alone(tmp_path: Path) -> None:
     unpack(data, digest, tmp_path / "out")
 
     assert (tmp_path / "out/a").stat().st_ino == inode
+
+
+def test_lines_that_are_no_patterns_exclude_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {".gitignore": b"!\n[z-a]\n*.log\n", "a.py": b"", "a.log": b""})
+
+    _, archive = pack(tmp_path)
+
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        assert packed.getnames() == [".gitignore", "a.py"]
+
+
+def test_link_to_itself_is_shipped_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+
+    _, archive = pack(tmp_path)
+
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        assert [(member.name, member.linkname) for member in packed] == [("loop", "loop")]
+    with pytest.raises(UserError, match="is not a directory"):
+        pack(tmp_path / "loop")
+
+
+@pytest.mark.parametrize("what", ["read_bytes", "lstat"])
+def test_file_that_cannot_be_read_is_named(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that vanished while the directory was packed."""
+    write(tmp_path, {"a.py": b"", "locked": b""})
+    real = getattr(Path, what)
+
+    def guarded(path: Path) -> object:
+        if path.name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, what, guarded)
+
+    with pytest.raises(UserError, match=r"cannot be packed: '.*locked' Permission denied"):
+        pack(tmp_path)
+
+
+def test_directory_that_cannot_be_listed_is_not_left_out_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a.py": b"", "locked/b.py": b""})
+    real = os.scandir
+
+    def guarded(path: str) -> object:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+
+    with pytest.raises(UserError, match=r"cannot be packed: '.*locked' Permission denied"):
+        pack(tmp_path)

@@ -38,6 +38,14 @@ def test_digest_follows_the_meaning_and_not_the_text() -> None:
         ('{"name": "a", "command": "x", "nmae": 1}', "nmae: Extra inputs are not permitted"),
         ('{"name": "../../x", "command": "x"}', "name: Value error, '../../x' is no plain name"),
         ('{"name": "a", "command": "x", "version": 2}', "version: Input should be 1"),
+        (
+            '{"name": "a", "command": "x", "env": [["RAY_x", "1"]]}',
+            "env: Value error, RAY_x is set or removed by tpuctl",
+        ),
+        ('{"name": "a", "command": "x", "env": [["X", "\\u0000"]]}', "env: Value error, '\\x00' has a NUL"),
+        ('{"name": "a", "command": "x", "checkpoint": {"dir": "here"}}', "checkpoint.dir: Value error, 'here': must"),
+        ('{"name": "a", "command": []}', "command: Value error, there is no program in it"),
+        ('{"name": "a", "command": "x", "priority": 9999999999999999999}', "priority: Input should be less than"),
         ('{"name": "a", "command": "x", "min_slices": 0}', "min_slices: Input should be greater than or equal to 1"),
     ],
 )

@@ -81,10 +81,13 @@ def _word(state: Any) -> str:
 
 
 def _remember(here: Basis, cluster: str, heads: Any) -> None:
+    from tpuctl.app import warn
     from tpuctl.head.folder import ClusterFolder, KnownHead
 
     if len(heads) == 1 and heads[0].address:
-        ClusterFolder(here.settings.home, cluster).save_head(KnownHead(heads[0].zone, heads[0].name, heads[0].address))
+        ClusterFolder(here.settings.home, cluster, warn).save_head(
+            KnownHead(heads[0].zone, heads[0].name, heads[0].address)
+        )
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds
+from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds, sigterm_interrupts
 
 HELP = """End the cluster: its runs, slices, head, data disk and secret.
 
@@ -46,7 +46,8 @@ def down(
     if not keep_disk and not yes:
         ask_for(names.disk)
     try:
-        ended = take_down.run(DownWish(keep_disk, wait_runs, limit_s))
+        with sigterm_interrupts():
+            ended = take_down.run(DownWish(keep_disk, wait_runs, limit_s))
     except KeyboardInterrupt:
         say(
             f"interrupted. What may still exist: head {names.head}, disk {names.disk}, secret {names.secret}, queued "

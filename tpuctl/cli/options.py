@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -21,6 +25,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="The document itself.")]
 def say(text: str) -> None:
     """A message: to stderr, since stdout is for data."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """A command that somebody ends says what may exist, like one that is interrupted by hand."""
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def seconds(text: str, option: str) -> float | None:

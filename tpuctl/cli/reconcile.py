@@ -6,12 +6,12 @@ import json
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir, say, seconds
+from tpuctl.base.errors import UserError
+from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir, interrupt, say, seconds
 
 HELP = """Run one pass: look at the cloud, and ask for, delete or replace what differs from the spec.
 
@@ -53,7 +53,9 @@ def reconcile(
     ] = False,
     state_dir: StateDir = None,
 ) -> None:
-    deadline_s = seconds(deadline, "--deadline") or 120.0
+    deadline_s = seconds(deadline, "--deadline")
+    if not deadline_s:
+        raise UserError(f"--deadline {deadline!r}: a pass must end, and needs some time; write it like 60s")
     if store is None:
         ask_head(file, deadline_s, dry_run=dry_run, as_json=as_json, state_dir=state_dir)
         return
@@ -93,7 +95,7 @@ def run_here(
     from tpuctl.fleet.apply import InterruptedPassError
 
     # A pass that cron or systemd ends says what may exist, like one that is interrupted by hand.
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         with app.build_pass(app.basis(state_dir), store, epoch, ray, rebuild=rebuild) as this_pass:
             result = this_pass.run(deadline_s=deadline_s, dry_run=dry_run)
@@ -128,10 +130,6 @@ def document(result: Any, at: str) -> dict[str, Any]:
         "problems": [] if result.applied is None else result.applied.problems,
         "left": [] if result.applied is None else result.applied.left,
     }
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _leave(code: int) -> None:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from tpuctl.base.clock import Clock
 from tpuctl.base.errors import RetryLaterError, UserError
 from tpuctl.base.ids import base36
 from tpuctl.base.units import Instant
-from tpuctl.spec.document import dump, read_run
-from tpuctl.spec.run import CheckpointSpec, RunSpec, UseEntry
+from tpuctl.spec.run import RunSpec
 
 POLL_S = 1.0
 LOST_ANSWERS = 5  # how often one submission is repeated under its request id
@@ -38,27 +39,44 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Bundle:
+    digest: str
+    archive: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Parcel:
     spec: RunSpec
     workdir: Path | None  # None: nothing is shipped
+    bundle: Bundle | None
 
 
 def parcel(run_file: Path | None, command: tuple[str, ...] | None, options: Options, now: Instant) -> Parcel:
-    """Options go over what the file says. Raises UserError unless there is exactly one of file and command, and when
-    what comes of them is no run spec."""
+    """All that can be refused on this machine is refused here, before a call: options are held to the rules of a file.
+
+    Options go over what the file says. Raises UserError, also unless there is exactly one of file and command.
+    """
     if (run_file is None) == (command is None):
         raise UserError("give either RUN.yaml or a command after --, e.g. 'tpuctl submit -- python train.py'")
     if command is not None:
         if not command:
             raise UserError("there is no command after --")
-        spec = RunSpec(name=name_after(command, now), command=command)
-        return Parcel(with_options(spec, options), options.workdir)
+        spec = checked({"name": options.name or name_after(command, now), "command": command})
+        return _packed(with_options(spec, options), options.workdir)
     assert run_file is not None
     from tpuctl.spec.yaml import load_run
 
     spec = load_run(run_file)
     workdir = options.workdir or (run_file.parent / spec.workdir if spec.workdir else None)
-    return Parcel(with_options(spec, options), workdir)
+    return _packed(with_options(spec, options), workdir)
+
+
+def _packed(spec: RunSpec, workdir: Path | None) -> Parcel:
+    if workdir is None:
+        return Parcel(spec, None, None)
+    from tpuctl.runs.bundle import pack
+
+    return Parcel(spec, workdir, Bundle(*pack(workdir)))
 
 
 def with_options(spec: RunSpec, options: Options) -> RunSpec:
@@ -67,19 +85,36 @@ def with_options(spec: RunSpec, options: Options) -> RunSpec:
     if options.name:
         changes["name"] = options.name
     if options.pools:
-        changes["use"] = tuple(UseEntry(pool=pool) for pool in options.pools)
+        changes["use"] = tuple({"pool": pool} for pool in options.pools)
     if options.slices is not None:
         changes |= {"min_slices": options.slices, "max_slices": options.slices}
     if options.env:
         given = dict(pair_of(text) for text in options.env)
         changes["env"] = tuple({**dict(spec.env), **given}.items())
     if options.checkpoint_dir:
-        changes["checkpoint"] = CheckpointSpec(dir=options.checkpoint_dir, grace_s=spec.checkpoint.grace_s)
+        changes["checkpoint"] = {"dir": options.checkpoint_dir, "grace_s": spec.checkpoint.grace_s}
     if options.max_failures is not None:
         changes["max_failures"] = options.max_failures
     if options.priority is not None:
         changes["priority"] = options.priority
-    return read_run(dump(spec.model_copy(update=changes)))  # a copy alone checks nothing
+    return checked({**spec.model_dump(), **changes}) if changes else spec
+
+
+def checked(document: dict[str, Any]) -> RunSpec:
+    """Raises UserError that names the options."""
+    try:
+        return RunSpec.model_validate(document)
+    except ValidationError as error:
+        told = [f"{_option(each['loc'])}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
+        raise UserError("; ".join(dict.fromkeys(told))) from error
+
+
+def _option(place: tuple[int | str, ...]) -> str:
+    key = str(place[0]) if place else ""
+    if key == "command":
+        return "the command after --"
+    names = {"use": "--pool", "min_slices": "--slices", "max_slices": "--slices", "checkpoint": "--checkpoint-dir"}
+    return names.get(key, f"--{key.replace('_', '-')}")
 
 
 def pair_of(text: str) -> tuple[str, str]:
@@ -110,7 +145,7 @@ class RunsApi(Protocol):
 
 def send(client: RunsApi, parcel: Parcel, user: str, request_id: str, clock: Clock, say: Say) -> dict[str, Any]:
     """`{name, id}`. An answer that was lost is asked for again under the same request id: there is one run (A42)."""
-    bundle = ship(client, parcel.workdir, say) if parcel.workdir is not None else ""
+    bundle = "" if parcel.bundle is None else ship(client, parcel.bundle, parcel.workdir, say)
     document = parcel.spec.model_dump(mode="json")
     for repeat in range(LOST_ANSWERS):
         try:
@@ -123,18 +158,15 @@ def send(client: RunsApi, parcel: Parcel, user: str, request_id: str, clock: Clo
     raise AssertionError("unreachable: the last repeat raises or returns")
 
 
-def ship(client: RunsApi, workdir: Path, say: Say) -> str:
+def ship(client: RunsApi, bundle: Bundle, workdir: Path | None, say: Say) -> str:
     """The digest of the archive, which the agent has afterwards."""
-    from tpuctl.runs.bundle import pack
-
-    digest, archive = pack(workdir)
-    if not client.has_bundle(digest):
-        say(f"sending {workdir} ({len(archive) / 1e6:.1f} MB)")
+    if not client.has_bundle(bundle.digest):
+        say(f"sending {workdir} ({len(bundle.archive) / 1e6:.1f} MB)")
         with tempfile.NamedTemporaryFile(prefix="tpuctl-bundle-") as file:
-            file.write(archive)
+            file.write(bundle.archive)
             file.flush()
-            client.put_bundle(digest, Path(file.name))
-    return digest
+            client.put_bundle(bundle.digest, Path(file.name))
+    return bundle.digest
 
 
 def wait_for_end(client: RunsApi, name: str, clock: Clock, say: Say) -> int:

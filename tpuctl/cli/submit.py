@@ -89,15 +89,24 @@ def _submit(
     *,
     wait: bool,
 ) -> int:
-    from getpass import getuser
-
     from tpuctl import app
     from tpuctl.cli.submission import parcel, send, wait_for_end
 
     here = app.basis(state_dir)
     wish = parcel(run_file, command, options, here.clock.now())
     client = app.connect(here, file)
-    run = send(client, wish, getuser(), here.chance.request_id(), here.clock, say)
+    run = send(client, wish, user(), here.chance.request_id(), here.clock, say)
     typer.echo(run["name"])
     say(f"queued as {run['id']}; 'tpuctl why {run['name']}' tells what it waits for")
     return wait_for_end(client, run["id"], here.clock, say) if wait else 0
+
+
+def user() -> str:
+    """Who asks, for people. In a container the user may have no name."""
+    import os
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):  # the latter from Python 3.13 on
+        return f"uid {os.getuid()}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds
+from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds, sigterm_interrupts
 
 HELP = """Make or find the head, send it the spec, start a pass.
 
@@ -49,7 +49,8 @@ def up(
     bring_up = app.build_bring_up(app.basis(state_dir), file, say)
     names = bring_up.home.want.names
     try:
-        found = bring_up.up(wait.value, limit_s)
+        with sigterm_interrupts():
+            found = bring_up.up(wait.value, limit_s)
     except KeyboardInterrupt:
         say(
             f"interrupted. What may exist: secret {names.secret}, disk {names.disk}, head {names.head}, and the queued "

@@ -74,6 +74,7 @@ class BringUp:
         built = False
         while True:
             found = self.home.find_or_build(only_lost=only_lost)
+            only_lost = True  # once it was there, its end is a loss to be mended or somebody's `down` to be left alone
             built = built or found.built
             agent, asked_s = self.connect(found), waiting.lasted_s
             while waiting.lasted_s - asked_s < MOVED_S:

@@ -1,8 +1,14 @@
-"""What a client remembers of a cluster: `TPUCTL_HOME/clusters/<cluster>/`. All of it can be found again."""
+"""What a client remembers of a cluster: `TPUCTL_HOME/clusters/<cluster>/`. All of it can be found again.
+
+So no command fails for it: what cannot be read is not known, and what cannot be saved (a full disk, somebody else's
+directory) is told and looked for again the next time.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +20,8 @@ from tpuctl.base.units import Instant
 _CLUSTER_LINE = re.compile(
     r"^cluster[ ]*:[ ]+(?P<quote>['\"]?)(?P<name>[a-z][a-z0-9-]{0,15})(?P=quote)[ ]*(?:#.*)?$", re.MULTILINE
 )
+
+_WORD = re.compile(r"[!-~]*")  # what may stand in a header or an address
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +40,33 @@ class LastStatus:
 
 
 class ClusterFolder:
-    def __init__(self, home: Path, cluster: str) -> None:
+    """`say` hears what could not be read or kept."""
+
+    def __init__(self, home: Path, cluster: str, say: Callable[[str], None] = lambda _: None) -> None:
         self._path = home / "clusters" / cluster
+        self._say = say
 
     def token(self) -> str:
         """ "" when it was not read yet."""
-        try:
-            return (self._path / "token").read_text().strip()
-        except FileNotFoundError:
-            return ""
+        token = ""
+        with self._reading("token"):
+            token = (self._path / "token").read_text("ascii").strip()
+        return token if _WORD.fullmatch(token) else ""
 
     def save_token(self, token: str) -> None:
-        owner_only_directory(self._path)
-        write_atomic(self._path / "token", f"{token}\n".encode(), mode=0o600)
+        self._keep(lambda: write_atomic(self._path / "token", f"{token}\n".encode(), mode=0o600))
 
     def head(self) -> KnownHead | None:
         document = self._json("head.json")
         try:
-            return None if document is None else KnownHead(**document)
+            head = None if document is None else KnownHead(**document)
         except TypeError:
             return None  # of another version of tpuctl: it can be found again
+        texts = () if head is None else (head.zone, head.name, head.address)
+        return head if all(isinstance(text, str) and _WORD.fullmatch(text) for text in texts) else None
 
     def save_head(self, head: KnownHead) -> None:
-        owner_only_directory(self._path)
-        write_json_atomic(self._path / "head.json", asdict(head))
+        self._keep(lambda: write_json_atomic(self._path / "head.json", asdict(head)))
 
     def last_status(self) -> LastStatus | None:
         document = self._json("last_status.json")
@@ -65,23 +76,43 @@ class ClusterFolder:
             return None
 
     def save_status(self, document: dict[str, Any]) -> None:
-        owner_only_directory(self._path)
-        write_json_atomic(self._path / "last_status.json", document)
+        self._keep(lambda: write_json_atomic(self._path / "last_status.json", document))
 
     def forget(self) -> None:
-        """The cluster is gone: so is what was known of it."""
-        for name in ("token", "head.json", "last_status.json"):
-            (self._path / name).unlink(missing_ok=True)
-        for torn in self._path.glob(".*.tmp"):
-            torn.unlink(missing_ok=True)  # of a writer that was killed; it may hold the token
-        if self._path.is_dir() and not any(self._path.iterdir()):
-            self._path.rmdir()
+        """The cluster is gone: so is what was known of it. What else lies there is not ours to delete."""
+        try:
+            for name in ("token", "head.json", "last_status.json"):
+                (self._path / name).unlink(missing_ok=True)
+            # What a command that was killed while it saved has left.
+            for half in self._path.glob(".*.tmp"):
+                half.unlink(missing_ok=True)
+            if self._path.is_dir():
+                self._path.rmdir()
+        except OSError as error:
+            self._say(f"{self._path} could not be removed: {error.strerror}")
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        try:
+            owner_only_directory(self._path)
+            write()
+        except OSError as error:
+            self._say(f"nothing can be remembered in {self._path}: {error.strerror}; the next command looks again")
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._say(f"{self._path / name} cannot be read: {error.strerror}")
+        except ValueError:
+            return  # damaged: as good as none
 
     def _json(self, name: str) -> dict[str, Any] | None:
-        try:
+        document = None
+        with self._reading(name):
             document = read_json(self._path / name)
-        except ValueError:
-            return None
         return document if isinstance(document, dict) else None
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -18,6 +19,7 @@ import pathspec
 from tpuctl.base.errors import TpuctlError, UserError
 
 LIMIT_BYTES = 256 * 1024 * 1024
+_NO_PATTERN = (ValueError, re.error)  # `!` and `[z-a]`
 
 
 class BadBundleError(TpuctlError):
@@ -28,11 +30,29 @@ def pack(directory: Path, limit_bytes: int = LIMIT_BYTES) -> tuple[str, bytes]:
     """(sha256 in hex, tar.gz) of a directory. `.git` stays out, and what the `.gitignore` files in the tree exclude.
 
     Kept of a file: its bytes and whether its owner may execute it; a symbolic link stays one if it points inside.
-    Raises UserError for a directory that is missing or too large, and for links that lead outside.
+    Raises UserError for a directory that is missing, too large or not all readable, and for links that lead outside.
     """
-    root = directory.resolve()
+    try:
+        root = directory.resolve(strict=True)
+    except (OSError, RuntimeError) as error:  # the latter for a link that leads to itself, up to Python 3.12
+        raise UserError(_no_directory(directory)) from error
     if not root.is_dir():
-        raise UserError(f"workdir {str(directory)!r} is not a directory; name one that exists, or leave `workdir` out")
+        raise UserError(_no_directory(directory))
+    try:
+        return _packed(directory, root, limit_bytes)
+    except OSError as error:
+        what = f"{error.filename!r} " if error.filename else ""
+        raise UserError(
+            f"workdir {str(directory)!r} cannot be packed: {what}{error.strerror or error}; "
+            "mend that, or name it in .gitignore"
+        ) from error
+
+
+def _no_directory(directory: Path) -> str:
+    return f"workdir {str(directory)!r} is not a directory; name one that exists, or leave `workdir` out"
+
+
+def _packed(directory: Path, root: Path, limit_bytes: int) -> tuple[str, bytes]:
     packed = io.BytesIO()
     # The gzip header's time and name are fixed too; level 6 and one zlib: the digest names content, not an encoding,
     # and two versions of zlib that disagree only ship the same tree twice.
@@ -86,13 +106,13 @@ def _inside(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
 def _files(root: Path) -> Iterator[Path]:
     """Files, links and empty directories below the root that are not ignored, in a fixed order."""
     rules: list[tuple[Path, pathspec.GitIgnoreSpec]] = []
-    for here_text, directories, files in os.walk(root):
+    for here_text, directories, files in os.walk(root, onerror=_refuse):
         here = Path(here_text)
         rules = [(base, spec) for base, spec in rules if here.is_relative_to(base)]
         ignore = here / ".gitignore"
         if ignore.is_file():
             lines = ignore.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-            rules.append((here, pathspec.GitIgnoreSpec.from_lines(lines)))
+            rules.append((here, _rules(lines)))
         links = [name for name in directories if (here / name).is_symlink()]
         kept = [name for name in directories if name not in links and name != ".git"]
         directories[:] = sorted(name for name in kept if not _is_ignored(here / name, rules, is_directory=True))
@@ -101,6 +121,27 @@ def _files(root: Path) -> Iterator[Path]:
             path = here / name
             if path.is_symlink() or path.is_file():  # sockets and pipes are not content
                 yield path
+
+
+def _refuse(error: OSError) -> None:
+    """A directory that cannot be read must not be left out without a word."""
+    raise error
+
+
+def _rules(lines: list[str]) -> pathspec.GitIgnoreSpec:
+    """Lines that are no patterns exclude nothing, as in git."""
+    try:
+        return pathspec.GitIgnoreSpec.from_lines(lines)
+    except _NO_PATTERN:
+        return pathspec.GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        pathspec.GitIgnoreSpec.from_lines([line])
+    except _NO_PATTERN:
+        return False
+    return True
 
 
 def _is_ignored(path: Path, rules: list[tuple[Path, pathspec.GitIgnoreSpec]], *, is_directory: bool = False) -> bool:
@@ -118,7 +159,7 @@ def _add(archive: tarfile.TarFile, root: Path, path: Path) -> None:
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         target = path.readlink()
-        if target.is_absolute() or not (path.parent / target).resolve().is_relative_to(root):
+        if target.is_absolute() or not Path(os.path.realpath(path.parent / target)).is_relative_to(root):
             raise UserError(f"{str(path)!r} links to {str(target)!r}, outside the workdir; copy it in, or ignore it")
         member.type, member.linkname, member.mode = tarfile.SYMTYPE, str(target), 0o777
         archive.addfile(member)

@@ -8,17 +8,19 @@ import re
 from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator
 from tpuctl.spec.checkpoint import dir_problem
 from tpuctl.spec.fields import Fields, Problems, shown
-from tpuctl.spec.run import MAX_RUN_NAME, CheckpointSpec, RunSpec, UseEntry
+from tpuctl.spec.run import (
+    MAX_RUN_NAME,
+    MOST_FAILURES,
+    MOST_PRIORITY,
+    MOST_SLICES,
+    CheckpointSpec,
+    RunSpec,
+    UseEntry,
+    variable_problem,
+)
 from tpuctl.spec.run_keys import RUN, USE
 from tpuctl.spec.tree import Mapping, Node
 from tpuctl.spec.tree import Sequence as ListNode
-
-MOST_SLICES = 1000
-MOST_PRIORITY = 1_000_000
-# Set by the launcher in every attempt, or taken out by it: a value written here would never reach the program.
-OURS = re.compile(
-    r"(?:TPUCTL|RAY)_.*|JAX_COORDINATOR_ADDRESS|MEGASCALE_(?:COORDINATOR_ADDRESS|NUM_SLICES|SLICE_ID|PORT)"
-)
 
 
 def run_of(root: Mapping, problems: Problems) -> RunSpec | None:
@@ -30,7 +32,7 @@ def run_of(root: Mapping, problems: Problems) -> RunSpec | None:
     workdir = top.text("workdir")
     least, most = _slices(top)
     use, env, checkpoint = _use(top), _env(top), _checkpoint(top)
-    max_failures = top.whole("max_failures", 3)
+    max_failures = top.whole("max_failures", 3, 0, MOST_FAILURES)
     priority = top.whole("priority", 0, -MOST_PRIORITY, MOST_PRIORITY)
     if problems.found:
         return None
@@ -120,10 +122,8 @@ def _env(top: Fields) -> tuple[tuple[str, str], ...]:
     mapping = None if node is None else problems.mapping(node, "env")
     found: list[tuple[str, str]] = []
     for key, value in mapping.items if mapping is not None else ():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key.text):
-            problems.add(key, f"env: {shown(key.text)} is no name of a variable; use letters, digits and _")
-        elif OURS.fullmatch(key.text):
-            problems.add(key, f"env: {key.text} is set or removed by tpuctl in every attempt; remove it")
+        if problem := variable_problem(key.text):
+            problems.add(key, f"env: {problem}")
         text = problems.as_written(value, f"env.{key.text}")
         found.append((key.text, text or ""))
     return tuple(found)
@@ -140,6 +140,7 @@ def _checkpoint(top: Fields) -> CheckpointSpec:
         wrong = None if text is None else dir_problem(text)
         if wrong is not None:
             fields.problems.add(node, f"{what} {shown(text or '')}: {wrong}")
+            return None
         return text
 
     return CheckpointSpec(dir=fields.read("dir", check, default.dir), grace_s=fields.duration("grace", default.grace_s))
