@@ -95,8 +95,17 @@ def test_a02_missing_health_and_unknown_states_change_nothing(tmp_path: Path) ->
     seen = {str(row.name): (row.cloud_state, row.node_state) for row in world.rows()}
     assert "UNSPECIFIED" in seen[names[1]][0] or seen[names[1]][0] == "0"
     assert seen[names[2]][1] == "99"
+    said = {str(row.name): row.reason for row in world.rows()}
+    assert said[names[1]].startswith("unknown: ")
+    assert "UNSPECIFIED" in said[names[1]] or "'0'" in said[names[1]]
+    assert said[names[2]].startswith("unknown: ")
+    assert "'99'" in said[names[2]]
+    since = {str(row.name): row.unseen_since for row in world.rows()}
+    assert since[names[0]] is None
+    assert since[names[2]] == since[names[1]], "both since the first of the three passes"
     cloud.clear_overrides()
     ready(world)
+    assert all("unknown" not in row.reason for row in world.rows())
 
 
 def test_a03_a_slice_without_one_host_is_recycled_whole_and_the_other_left_alone(world: FleetWorld) -> None:

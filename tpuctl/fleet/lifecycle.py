@@ -72,9 +72,12 @@ def enter(row: Incarnation, phase: Phase, scene: Scene, reason: str = "") -> Inc
     return replace(row, phase=phase, since=scene.now, reason=reason)
 
 
+UNKNOWN = "unknown: "  # how the reason of a row begins while its state cannot be read
+
+
 def _unseen(row: Incarnation, scene: Scene, reason: str, *, is_problem: bool = False) -> Step:
     return Step(
-        replace(row, unseen_since=row.unseen_since or scene.now),
+        replace(row, unseen_since=row.unseen_since or scene.now, reason=f"{UNKNOWN}{reason}"),
         hold=Hold(row.name, f"{reason}; kept as it is", is_problem),
     )
 
@@ -122,7 +125,8 @@ def _present(row: Incarnation, queued: QueuedResource, node: Node | Absent | Uns
     if isinstance(state, UnrecognisedState):
         text = f"queued resource in state {state.raw!r}, which this tpuctl does not know"
         return _unseen(row, scene, text, is_problem=True)
-    row = replace(row, unseen_since=None)
+    unseen_since = row.unseen_since
+    row = replace(row, unseen_since=None, reason="" if row.reason.startswith(UNKNOWN) else row.reason)
     if row.delete_request_id:
         return Step(row)
     match state:
@@ -135,7 +139,10 @@ def _present(row: Incarnation, queued: QueuedResource, node: Node | Absent | Uns
         case QrState.SUSPENDING | QrState.SUSPENDED | QrState.FAILED | QrState.DELETING:
             return _lost(row, scene, _end_of(queued))
         case QrState.ACTIVE:
-            return _active(replace(row, active_at=row.active_at or scene.now), node, scene)
+            step = _active(replace(row, active_at=row.active_at or scene.now), node, scene)
+            if step.row.unseen_since is None or unseen_since is None:
+                return step
+            return replace(step, row=replace(step.row, unseen_since=unseen_since))  # its node is what was not seen
         case _:
             assert_never(state)
 
