@@ -36,10 +36,11 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(XDIST) -m "not scenario and not gcloud and not root"
+	$(BIN)/python -m pytest -q -n $(XDIST) -m "not slow and not scenario and not gcloud and not root"
 
-scenarios: $(STAMP) ## whole stories on the emulator, with real processes
-	$(BIN)/python -m pytest -q -m scenario --timeout 400
+scenarios: $(STAMP) ## searches, then whole stories on the emulator with real processes
+	$(BIN)/python -m pytest -q -n $(XDIST) --dist loadfile -m "slow or scenario" --ignore tests/scenarios --timeout 400
+	$(BIN)/python -m pytest -q -m scenario --timeout 400 tests/scenarios
 
 test-gcloud: $(STAMP) ## the real gcloud against the emulator
 	@if command -v gcloud >/dev/null; then $(BIN)/python -m pytest -q -m gcloud; \

@@ -151,6 +151,15 @@ def test_duration_without_a_unit_is_refused_before_any_call(spec: Path, argument
     assert "--timeout" in str(result.exception)
 
 
+@pytest.mark.parametrize("verb", ["cancel", "logs", "runs", "why"])
+@pytest.mark.parametrize("name", ["a/b", "../x", "Bad Name", "\udcff", "x" * 64])
+def test_what_can_be_no_name_is_refused_before_any_call(spec: Path, verb: str, name: str) -> None:
+    result = run(verb, name)
+
+    assert isinstance(result.exception, TpuctlError)
+    assert (result.exception.exit_code, "is no name" in str(result.exception)) == (2, True)
+
+
 @pytest.mark.parametrize("deadline", ["none", "0s"])
 def test_pass_without_time_or_without_end_is_refused(spec: Path, deadline: str) -> None:
     result = run("reconcile", "--deadline", deadline)

@@ -53,6 +53,7 @@ def effects(made: Plan) -> int:
     return len(made.creates) + len(made.deletes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [True, False])
 def test_every_combination_is_planned_and_touches_one_name_at_most_once(wanted: bool) -> None:
     count = 0

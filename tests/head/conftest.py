@@ -101,9 +101,11 @@ class World:
     def sweeper(self, zones: tuple[Zone, ...] = (TPU_ZONE,)) -> Sweeper:
         return Sweeper(self.tpu, CLUSTER, zones, SeededChance(2), self.clock, self.said.append)
 
-    def ask_for_slice(self, name: str, cluster: str = CLUSTER) -> None:
+    def ask_for_slice(
+        self, name: str, cluster: str = CLUSTER, zone: Zone = TPU_ZONE, accelerator: str = "v4-16"
+    ) -> None:
         labels = {"tpuctl-cluster": cluster}
-        request = QrRequest(QrName(name), TPU_ZONE, "v4-16", "tpu-ubuntu2204-base", labels, {})
+        request = QrRequest(QrName(name), zone, accelerator, "tpu-ubuntu2204-base", labels, {})
         self.tpu.create_queued_resource(request, self.chance.request_id())
 
     def slices(self) -> list[str]:

@@ -168,6 +168,30 @@ def test_strangers_slices_and_instances_are_untouched(world: World) -> None:
     assert left(world) == ["lab-v4-7-tpaigw-1"]
 
 
+def test_slice_of_a_pool_that_left_the_spec_with_its_zone_is_found(world: World) -> None:
+    elsewhere = Zone("us-west4-a")
+    a_cluster(world).ask_for_slice("lab-old-0-tpaigw-1", zone=elsewhere, accelerator="v5litepod-16")
+    world.ask_for_slice("other-old-0-tpaigw-1", cluster="other", zone=elsewhere, accelerator="v5litepod-16")
+    world.emulated.pass_time(60.0)
+
+    assert take_down(world, Silent()).run(WISH)
+
+    assert [item.name for item in world.tpu.list_queued_resources(elsewhere).items] == ["other-old-0-tpaigw-1"]
+    assert left(world) == []
+
+
+def test_zones_beyond_the_spec_that_cannot_be_seen_are_told_and_hinder_nothing(world: World) -> None:
+    a_cluster(world)
+    world.emulated.plant(
+        "error-before", method="GET", path="locations/-/queuedResources$", error="permission", times=None
+    )
+
+    take_down(world, Silent()).run(WISH)
+
+    assert left(world) == []
+    assert len([text for text in world.said if text.startswith("zones that the spec does not name")]) == 1
+
+
 def test_zone_that_cannot_be_listed_is_told_and_the_disk_stays(world: World) -> None:
     a_cluster(world)
     world.emulated.plant("error-before", method="GET", path="queuedResources$", times=None)

@@ -109,8 +109,9 @@ async def json_body(request: web.Request, **fields: type | tuple[type, ...]) -> 
     """The body as an object whose named fields have these types. Raises BadRequestError naming the field."""
     raw = await request.read()
     try:
-        document = json.loads(raw or b"{}")
-    except ValueError as error:
+        document = json.loads(raw or b"{}", parse_constant=_refuse_constant)
+        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair could be stored nowhere
+    except (ValueError, RecursionError) as error:
         raise BadRequestError(f"{request.path}: the body is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise BadRequestError(f"{request.path}: the body must be a JSON object")
@@ -121,6 +122,10 @@ async def json_body(request: web.Request, **fields: type | tuple[type, ...]) -> 
             names = " or ".join(kind.__name__ for kind in wanted)
             raise BadRequestError(f"{request.path}: field {name!r} must be {names}, not {type(value).__name__}")
     return document
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def whole_number(request: web.Request, name: str, default: int, *, least: int = 0, most: int = 2**53) -> int:

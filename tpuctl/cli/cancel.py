@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tpuctl.cli.options import SPEC, SpecFile, StateDir, say
+from tpuctl.cli.options import SPEC, SpecFile, StateDir, plain_name, say
 
 HELP = """Cancel a run. Its programs get SIGTERM at once and their grace to save; every descendant is ended before the
 slices are free for others. A run in the queue is cancelled at once. Repeating it is harmless.
@@ -29,6 +29,7 @@ def cancel(
 ) -> None:
     from tpuctl import app
 
+    plain_name(name, "name or id of a run")
     state = app.connect(app.basis(state_dir), file).cancel(name)["state"]
     typer.echo(state)
     if state not in ("SUCCEEDED", "FAILED", "CANCELLED"):

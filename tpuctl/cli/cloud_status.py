@@ -25,7 +25,8 @@ def show_cloud(here: Basis, file: Path, *, as_json: bool) -> None:
     spec = load_cluster(file)
     tpu = app.build_tpu(app.endpoints_of(spec, here.settings), spec.project, here.clock)
     view = app.build_head(here, spec).observe()
-    zones = {zone: _zone(tpu, zone, spec.cluster) for zone in app.zones_of(spec)}
+    named = app.zones_of(spec)
+    zones = {zone: _zone(tpu, zone, spec.cluster) for zone in (*named, *_others(tpu, named, spec.cluster))}
     _remember(here, spec.cluster, view.heads)
     document = {
         "version": DOCUMENT_VERSION,
@@ -46,6 +47,21 @@ def show_cloud(here: Basis, file: Path, *, as_json: bool) -> None:
     if not document["complete"] or any(zone["unknown"] for zone in zones.values()):
         say("tpuctl: something could not be listed: what is missing above is unknown, not absent")
         raise typer.Exit(3)
+
+
+def _others(tpu: TpuApi, named: tuple[Any, ...], cluster: str) -> list[Any]:
+    """Zones that the spec does not name (any more) and that have something of ours all the same."""
+    from tpuctl.cloud.errors import CloudError
+    from tpuctl.head.model import CLUSTER_LABEL
+    from tpuctl.head.sweep import ALL_ZONES
+
+    try:
+        listing = tpu.list_queued_resources(ALL_ZONES)
+    except CloudError as error:
+        say(f"zones that the spec does not name could not be looked at: {error}")
+        return []
+    ours = {item.zone for item in listing.items if item.labels.get(CLUSTER_LABEL) == cluster}
+    return sorted(ours - set(named))
 
 
 def _zone(tpu: TpuApi, zone: Any, cluster: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tpuctl.cli.options import SPEC, StateDir, say
+from tpuctl.cli.options import SPEC, StateDir, plain_name, say
 
 HELP = """Print a run's output: all attempts, one rank. The bytes go to stdout as the program wrote them; a header line
 before each attempt goes to stderr.
@@ -42,6 +42,7 @@ def logs(
         if headers:
             say(text)
 
+    plain_name(name, "name or id of a run")
     here = app.basis(state_dir)
     tail = Tail(app.connect(here, file), name, rank, here.clock, sys.stdout.buffer.write, sys.stdout.buffer.flush, tell)
     tail.show(attempt, follow=follow)

@@ -27,6 +27,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def plain_name(name: str, what: str) -> str:
+    """The name of something that may exist. What cannot be one is refused before a call. Raises UserError."""
+    from tpuctl.base.errors import UserError
+    from tpuctl.base.ids import MAX_NAME, is_plain_name
+
+    if not is_plain_name(name, MAX_NAME):
+        raise UserError(f"{name!r} is no {what}: those have small letters, digits and dashes, a letter first")
+    return name
+
+
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
     """A command that somebody ends says what may exist, like one that is interrupted by hand."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir
+from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir, plain_name
 
 HELP = """List runs, or show one with its attempts, verdicts and evidence.
 
@@ -33,6 +33,8 @@ def runs(
     from tpuctl import app
     from tpuctl.report.runs import render_run, render_runs
 
+    if name:
+        plain_name(name, "name or id of a run")
     here = app.basis(state_dir)
     client = app.connect(here, file)
     document = client.run(name) if name else client.runs()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir
+from tpuctl.cli.options import SPEC, AsJson, SpecFile, StateDir, plain_name
 
 HELP = """Say why a run, a slice or a queued resource is in the state that it is in, and what would change it.
 
@@ -33,6 +33,7 @@ def why(
     from tpuctl import app
     from tpuctl.report.why import render_why
 
+    plain_name(name, "name of a run, slice or queued resource")
     here = app.basis(state_dir)
     document = app.connect(here, file).why(name)
     if as_json:

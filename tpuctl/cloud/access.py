@@ -18,8 +18,12 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 def scheme_and_host(endpoint: str) -> tuple[str, str]:
     """(`https`, `tpu.googleapis.com`). Raises UserError when the endpoint is not a root."""
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+    try:
+        parts = urlsplit(endpoint)
+        is_root = bool(parts.hostname) and parts.port != 0 and not parts.path.strip("/") and not parts.query
+    except ValueError:  # a port beyond 65535, half an IPv6 address
+        is_root = False
+    if not is_root or parts.scheme not in ("http", "https"):
         raise UserError(
             f"endpoint {endpoint!r}: give a root such as https://tpu.googleapis.com or http://127.0.0.1:8080"
         )

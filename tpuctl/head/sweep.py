@@ -1,4 +1,8 @@
-"""Deleting a cluster's queued resources from a client, by label: when the agent cannot, and to make sure afterwards."""
+"""Deleting a cluster's queued resources from a client, by label: when the agent cannot, and to make sure afterwards.
+
+The spec's zones are what must be seen. A pool may have left the spec since, and its zone with it, so all zones are
+looked at too, in one call; what that call cannot tell is said, and hinders nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from tpuctl.head.model import CLUSTER_LABEL
 from tpuctl.head.waiting import Say, Waiting
 
 POLL_S = 2.0
+ALL_ZONES = Zone("-")  # docs/facts.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,12 @@ class Sweeper:
         """Delete with force until two things are known: nothing of ours is listed, and every list was whole."""
         waiting = Waiting(self.clock, self.say, limit_s)
         request_ids: dict[QrName, str] = {}
+        told = ""
         while True:
             found, unknown = self.look()
+            if (elsewhere := unknown.pop(ALL_ZONES, "")) and not told:
+                told = elsewhere
+                self.say(f"zones that the spec does not name could not be looked at: {told}")
             for queued in found:
                 if queued.name not in request_ids:
                     self.say(f"delete {queued.name} in {queued.zone}, with force")
@@ -54,19 +63,20 @@ class Sweeper:
             waiting.pause(_remaining(result), POLL_S)
 
     def look(self) -> tuple[list[QueuedResource], dict[Zone, str]]:
-        """Ours by label, and what could not be seen."""
-        found: list[QueuedResource] = []
+        """Ours by label, and what could not be seen; ALL_ZONES stands for what the spec does not name."""
+        found: dict[tuple[Zone, QrName], QueuedResource] = {}
         unknown: dict[Zone, str] = {}
-        for zone in self.zones:
+        for zone in (*self.zones, ALL_ZONES):
             try:
                 listing = self.tpu.list_queued_resources(zone)
             except CloudError as error:
                 unknown[zone] = str(error)
                 continue
-            found += [queued for queued in listing.items if queued.labels.get(CLUSTER_LABEL) == self.cluster]
+            ours = [queued for queued in listing.items if queued.labels.get(CLUSTER_LABEL) == self.cluster]
+            found |= {(queued.zone, queued.name): queued for queued in ours}
             if not listing.complete:
                 unknown[zone] = f"the list of {zone} is incomplete"
-        return found, unknown
+        return list(found.values()), unknown
 
     def _delete(self, queued: QueuedResource, request_id: str) -> None:
         """Once more each round until it is gone: a repeat under the same request id is harmless, a lost call is not."""
