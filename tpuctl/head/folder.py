@@ -84,8 +84,8 @@ class ClusterFolder:
             for name in ("token", "head.json", "last_status.json"):
                 (self._path / name).unlink(missing_ok=True)
             # What a command that was killed while it saved has left.
-            for name in self._path.glob(".*.tmp"):
-                name.unlink(missing_ok=True)
+            for half in self._path.glob(".*.tmp"):
+                half.unlink(missing_ok=True)
             if self._path.is_dir():
                 self._path.rmdir()
         except OSError as error:
