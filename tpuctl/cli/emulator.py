@@ -75,7 +75,7 @@ def _say(line: str) -> None:
 
 @emulator.command()
 def start(
-    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 is any free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1; 0 is any free one.")] = 0,
     scenario: Annotated[Path | None, typer.Option(help="YAML: capacity, quotas, latencies, faults.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to stderr.")] = False,
     root: Annotated[Path | None, typer.Option(help="New directory for the machines; keep it short.")] = None,
@@ -196,9 +196,13 @@ def _seconds(option: str, text: str) -> float:
 
 def _host(text: str) -> dict[str, Any]:
     node, _, worker = text.rpartition(":")
-    if not node or not worker.isdigit():
+    if not node or not _is_number(worker):
         raise UserError(f"{text!r} is no host; write NODE:WORKER, e.g. lab-v4-0-t6m8gb-1:0")
     return {"node": node, "worker": int(worker)}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 Host = Annotated[str, typer.Argument(help="NODE:WORKER", metavar="NODE:W")]
@@ -271,7 +275,7 @@ def capacity(
     """
     if not zone:
         document = _ask(state_dir, name, "capacity")
-    elif kind and (chips.isdigit() or chips == "unlimited"):
+    elif kind and (_is_number(chips) or chips == "unlimited"):
         number = None if chips == "unlimited" else int(chips)
         document = _ask(state_dir, name, "set-capacity", {"zone": zone, "type": kind, "chips": number})
     else:
@@ -372,6 +376,8 @@ def override(
         values = json.loads(fields)
     except ValueError as error:
         raise UserError(f"--fields is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"--fields {fields!r}: write a JSON object, e.g. '{{\"state\": 99}}'")
     if clear:
         _ask(state_dir, name, "clear-overrides")
     asked = {"resource": resource, "fields": values, "hidden": hidden}
