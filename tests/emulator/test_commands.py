@@ -117,3 +117,35 @@ def test_faults_capacity_and_calls_are_set_and_shown(home: Path) -> None:
     document = json.loads(tpuctl(home, "status", "--json").stdout)
     assert (document["version"], document["faults"]) == (1, [])
     assert json.loads(tpuctl(home, "calls", "--json").stdout)["calls"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("fault", "add", "unheard-of"), "kind: Input should be"),
+        (("fault", "add", "error-before", "--path", "("), "is no pattern"),
+        (("override", "us-central2-b/nodes/n", "--fields", "[1]"), "write a JSON object"),
+        (("kill-host", "n:²"), "write NODE:WORKER"),
+        (("capacity", "us-central2-b", "v4", "²"), "CHIPS (a number"),
+        (("preempt", "nobody"), "there is no node 'nobody'"),
+        (("start", "--port", "65536"), "65535"),
+    ],
+)
+def test_what_the_caller_must_mend_exits_2(home: Path, words: tuple[str, ...], told: str) -> None:
+    tpuctl(home, "start", "--machines", "none")
+
+    done = tpuctl(home, *words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["start", "status", "stop"])
+def test_home_that_is_no_directory_is_told(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "file").write_text("")
+
+    done = tpuctl(tmp_path / "file", verb)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Not a directory" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -157,6 +157,45 @@ def test_up_does_not_bring_back_what_down_ended_meanwhile(world: World) -> None:
     assert world.home().observe().heads == ()
 
 
+def test_waiting_for_slices_ends_when_somebody_ends_the_cluster(world: World) -> None:
+    agent = Scripted(phases=[["JOINING"]])
+    up = bring_up(world, agent)
+    original = agent.status
+
+    def status() -> dict[str, Any]:
+        if len(agent.heard) == 10 and not agent.silent:
+            world.compute.delete_instance(ZONE, world.names.head, SeededChance(5).request_id())
+            world.secrets.delete_secret(world.names.secret)
+            world.emulated.pass_time(1.0)
+            agent.silent = 10_000
+        return original()
+
+    agent.status = status  # type: ignore[method-assign]  # somebody's `down` in the middle
+
+    with pytest.raises(NoHeadError, match="has no running head"):
+        up.up("all", None)
+
+
+def test_waiting_for_slices_finds_a_head_that_was_rebuilt(world: World) -> None:
+    agent = Scripted(phases=[["JOINING"], ["JOINING"], ["READY", "READY"]])
+    up = bring_up(world, agent)
+    original = agent.status
+
+    def status() -> dict[str, Any]:
+        if len(agent.heard) == 4 and not agent.silent and len(agent.addresses) == 1:
+            world.compute.delete_instance(ZONE, world.names.head, SeededChance(5).request_id())
+            world.emulated.pass_time(1.0)
+            agent.silent = 65
+        return original()
+
+    agent.status = status  # type: ignore[method-assign]  # the head dies in the middle
+
+    up.up("all", None)
+
+    assert len(set(agent.addresses)) == 2
+    assert agent.heard.count("spec lab") == 2
+
+
 def test_reconcile_from_a_client_asks_for_a_pass_and_gives_its_exit(world: World) -> None:
     bring_up(world, Scripted()).up("head", None)
     agent = Scripted()

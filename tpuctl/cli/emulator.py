@@ -9,7 +9,7 @@ import typer
 
 from tpuctl.base.errors import UserError
 from tpuctl.cli import emulator_faults, emulator_machines
-from tpuctl.cli.emulator_control import Name, ask, home_of, show
+from tpuctl.cli.emulator_control import Name, ask, home_of, is_number, show
 from tpuctl.cli.options import AsJson, StateDir, say
 
 emulator = typer.Typer(
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 @emulator.command()
 def start(
-    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 is any free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1; 0 is any free one.")] = 0,
     scenario: Annotated[Path | None, typer.Option(help="YAML: capacity, quotas, latencies, faults.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to stderr.")] = False,
     root: Annotated[Path | None, typer.Option(help="New directory for the machines; keep it short.")] = None,
@@ -135,7 +135,7 @@ def capacity(
     """
     if not zone:
         document = ask(state_dir, name, "capacity")
-    elif kind and (chips.isdigit() or chips == "unlimited"):
+    elif kind and (is_number(chips) or chips == "unlimited"):
         number = None if chips == "unlimited" else int(chips)
         document = ask(state_dir, name, "set-capacity", {"zone": zone, "type": kind, "chips": number})
     else:

@@ -37,3 +37,8 @@ def seconds_of(option: str, text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise UserError(f"{option}: {error}") from error
+
+
+def is_number(text: str) -> bool:
+    """Plain digits, few enough for any count: `²` and `٣` are digits to Python too."""
+    return text.isascii() and text.isdigit() and len(text) < 10

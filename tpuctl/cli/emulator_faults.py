@@ -114,6 +114,8 @@ def override(
         values = json.loads(fields)
     except ValueError as error:
         raise UserError(f"--fields is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"--fields {fields!r}: write a JSON object, e.g. '{{\"state\": 99}}'")
     if clear:
         ask(state_dir, name, "clear-overrides")
     asked = {"resource": resource, "fields": values, "hidden": hidden}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tpuctl.base.errors import UserError
-from tpuctl.cli.emulator_control import Name, ask, seconds_of
+from tpuctl.cli.emulator_control import Name, ask, is_number, seconds_of
 from tpuctl.cli.options import StateDir, say
 
 
@@ -47,7 +47,7 @@ def preempt(
 
 def _host(text: str) -> dict[str, Any]:
     node, _, worker = text.rpartition(":")
-    if not node or not worker.isdigit():
+    if not node or not is_number(worker):
         raise UserError(f"{text!r} is no host; write NODE:WORKER, e.g. lab-v4-0-t6m8gb-1:0")
     return {"node": node, "worker": int(worker)}
 

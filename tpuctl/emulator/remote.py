@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuctl.base.clock import Clock
-from tpuctl.base.errors import TpuctlError
+from tpuctl.base.errors import TpuctlError, UserError
 from tpuctl.base.process import (
     is_alive,
     kill_tree,
@@ -88,7 +88,9 @@ def ask(state: EmulatorState, verb: str, document: dict[str, Any] | None = None,
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:
-            raise TpuctlError(_message(error.read())) from error
+            # What it refuses is the caller's to mend.
+            kind = UserError if error.code in (400, 404) else TpuctlError
+            raise kind(_message(error.read())) from error
     except OSError as error:
         raise TpuctlError(f"emulator {state.name!r} at {state.url} does not answer: {error}") from error
 

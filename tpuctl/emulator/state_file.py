@@ -42,9 +42,16 @@ def directory_of(home: Path, name: str) -> Path:
 
 
 def make_directory(home: Path, name: str) -> Path:
-    owner_only_directory(home)
-    owner_only_directory(home / "emulators")
-    return owner_only_directory(directory_of(home, name))
+    """Raises UserError where none can be made."""
+    directory = directory_of(home, name)
+    try:
+        for each in (home, home / "emulators", directory):
+            owner_only_directory(each)
+    except OSError as error:
+        raise UserError(
+            f"--state-dir {str(home)!r} cannot be used: {error.strerror}; name another directory"
+        ) from error
+    return directory
 
 
 def write_state(directory: Path, state: EmulatorState) -> None:
@@ -57,6 +64,8 @@ def read_state(directory: Path) -> EmulatorState | None:
     try:
         document = read_json(path)
         return None if document is None else EmulatorState(**document)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}; name another --state-dir") from error
     except (ValueError, TypeError) as error:
         raise TpuctlError(f"{path} cannot be understood ({error}); remove it and start the emulator again") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from tpuctl.base.clock import Clock
@@ -102,11 +103,20 @@ class BringUp:
 
     def _wait_for_slices(self, agent: UpAgent, wanted: int, limit_s: float | None) -> None:
         waiting = Waiting(self.clock, self.say, limit_s)
+        heard_s = 0.0
         while True:
             try:
                 ready, told = _slices(agent.status(), wanted)
+                heard_s = waiting.lasted_s
             except (AgentUnreachableError, AgentNotReadyError) as error:
                 ready, told = -1, str(error)
+                if waiting.lasted_s - heard_s > MOVED_S and not waiting.is_over():
+                    # Moved, lost, or ended by somebody's `down`.
+                    found, agent = self._answering_head(only_lost=True)
+                    heard_s = waiting.lasted_s
+                    if found.built:
+                        self._patiently(partial(agent.put_spec, self.spec.document, self.spec.text))
+                    continue
             if ready >= wanted:
                 return
             if waiting.is_over():

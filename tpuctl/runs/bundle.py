@@ -12,7 +12,7 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pathspec
 
@@ -83,8 +83,7 @@ def unpack(data: bytes, digest: str, into: Path) -> None:
     beside.mkdir(parents=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-            # The `data` filter of PEP 706: nothing above the directory, no links to the outside, no devices.
-            archive.extractall(beside, filter=_inside)
+            _extract(archive, beside)
     except (tarfile.TarError, OSError, EOFError) as error:
         shutil.rmtree(beside)
         raise BadBundleError(f"bundle {digest[:12]}… cannot be unpacked: {error}") from error
@@ -97,10 +96,41 @@ def unpack(data: bytes, digest: str, into: Path) -> None:
             raise
 
 
-def _inside(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-    if member.name.startswith("/"):
-        raise tarfile.AbsolutePathError(member)  # the filter would only strip the slash
-    return tarfile.data_filter(member, path)
+def _extract(archive: tarfile.TarFile, into: Path) -> None:
+    """Each member by hand: nothing above the directory, no links to the outside, no devices, no owners, no odd modes.
+
+    These are the rules of PEP 706's `data` filter, which Python 3.11 has only from 3.11.4 on, and not every
+    distribution's 3.11 is that new.
+    """
+    links: list[tarfile.TarInfo] = []
+    for member in archive:
+        place = _inside(into, member.name, member)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if member.isdir():
+            place.mkdir(exist_ok=True)
+        elif member.isreg():
+            source = archive.extractfile(member)
+            if source is None:
+                raise tarfile.ExtractError(f"{member.name!r} has no content")
+            with place.open("xb") as file:
+                shutil.copyfileobj(source, file)
+            place.chmod(0o755 if member.mode & 0o100 else 0o644)
+        elif member.issym():
+            _inside(into, f"{PurePosixPath(member.name).parent}/{member.linkname}", member)
+            links.append(member)
+        else:
+            raise tarfile.ExtractError(f"{member.name!r} is neither a file nor a directory nor a link")
+    # Links come last: no file is ever written through one.
+    for member in links:
+        (into / member.name).symlink_to(member.linkname)
+
+
+def _inside(into: Path, name: str, member: tarfile.TarInfo) -> Path:
+    """Where that name leads, by its words alone. Raises tarfile.ExtractError when that is not below the directory."""
+    place = os.path.normpath(name)
+    if name.startswith("/") or member.linkname.startswith("/") or place == ".." or place.startswith("../"):
+        raise tarfile.ExtractError(f"{member.name!r} leads outside")
+    return into / place
 
 
 def _files(root: Path) -> Iterator[Path]:
