@@ -162,6 +162,7 @@ def tell_story(directory: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> tup
     return story, killer
 
 
+@pytest.mark.slow
 def test_agent_killed_at_any_point_heals_in_its_next_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
