@@ -149,3 +149,23 @@ def test_home_that_is_no_directory_is_told(tmp_path: Path, verb: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "Not a directory" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_stop_removes_no_directory_that_it_did_not_make(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A state file that somebody wrote in may name any directory."""
+    precious = tmp_path_factory.mktemp("precious")
+    (precious / "thesis.tex").write_text("mine")
+    tpuctl(home, "start", "--machines", "none")
+    path = home / "emulators" / "default" / "state.json"
+    document = json.loads(path.read_text())
+    os.kill(document["pid"], signal.SIGKILL)
+    path.write_text(json.dumps(document | {"root": str(precious)}))
+
+    stopped = tpuctl(home, "stop")
+
+    assert stopped.returncode == 0, stopped.stderr
+    assert (precious / "thesis.tex").read_text() == "mine"
+    assert remote.stop(home, "default", SystemClock()) is False
+    for left in Path(document["root"]).glob(".tpuemu"):
+        left.unlink()
+        Path(document["root"]).rmdir()

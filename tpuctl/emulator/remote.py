@@ -23,7 +23,14 @@ from tpuctl.base.process import (
     spawn,
 )
 from tpuctl.emulator.options import ServerOptions
-from tpuctl.emulator.state_file import EmulatorState, directory_of, make_directory, read_state, running
+from tpuctl.emulator.state_file import (
+    EmulatorState,
+    directory_of,
+    is_root_of,
+    make_directory,
+    read_state,
+    running,
+)
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
@@ -112,9 +119,10 @@ def stop(home: Path, name: str, clock: Clock) -> bool:
     if lived:
         _end(state, clock)
     # After a crash the machines' processes may be left; they carry the root in their environment.
-    left = processes_with_environment(state.root) if len(Path(state.root).parts) > 2 else []
+    left = processes_with_environment(state.root) if is_root_of(state) else []
     signal_all(left, signal.SIGKILL)
-    shutil.rmtree(state.root, ignore_errors=True)
+    if is_root_of(state):
+        shutil.rmtree(state.root, ignore_errors=True)
     (directory / "state.json").unlink(missing_ok=True)
     return lived or bool(left)
 

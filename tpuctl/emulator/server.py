@@ -25,7 +25,7 @@ from tpuctl.emulator.control import Control
 from tpuctl.emulator.options import ServerOptions
 from tpuctl.emulator.scenario import Settings, read_scenario
 from tpuctl.emulator.service import Machines, NoMachines, Service
-from tpuctl.emulator.state_file import EmulatorState, make_directory, write_state
+from tpuctl.emulator.state_file import ROOT_MARK, EmulatorState, id_of, make_directory, write_state
 
 
 def serve(options: ServerOptions, clock: Clock) -> None:
@@ -76,6 +76,7 @@ def _root(options: ServerOptions) -> Iterator[Path]:
         root = options.root.absolute()
     else:
         root = Path(tempfile.mkdtemp(prefix="tpuemu-"))
+    (root / ROOT_MARK).write_text(id_of(root))
     try:
         yield root
     finally:
@@ -88,7 +89,7 @@ async def _serve(
     cloud = Cloud(settings, options.seed, lease.network)
     service = Service(cloud, clock, _log)
     token = new_token()
-    identity: dict[str, object] = {"id": root.name.removeprefix("tpuemu-"), "name": options.name, "root": str(root)}
+    identity: dict[str, object] = {"id": id_of(root), "name": options.name, "root": str(root)}
     control = Control(service, token, identity)
     runner = web.AppRunner(service.app(control.add_routes), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -132,7 +133,7 @@ def _state(options: ServerOptions, root: Path, lease: NetworkLease, port: int, t
         raise TpuctlError("/proc cannot be read; the emulator needs Linux")
     return EmulatorState(
         name=options.name,
-        id=root.name.removeprefix("tpuemu-"),
+        id=id_of(root),
         pid=me.pid,
         pid_started=me.started,
         port=port,

@@ -34,6 +34,21 @@ class EmulatorState:
         return f"EmulatorState({self.name}, {self.url}, pid {self.pid})"  # without the token
 
 
+ROOT_MARK = ".tpuemu"  # a file in the machines' directory with the emulator's id
+
+
+def id_of(root: Path) -> str:
+    return root.name.removeprefix("tpuemu-")
+
+
+def is_root_of(state: EmulatorState) -> bool:
+    """Whether that directory was made by this emulator. A state file that somebody wrote in names any directory."""
+    try:
+        return (Path(state.root) / ROOT_MARK).read_text() == state.id
+    except OSError:
+        return False
+
+
 def directory_of(home: Path, name: str) -> Path:
     """Raises UserError for what is no plain name: it becomes a part of a path."""
     if not is_plain_name(name, 32):
