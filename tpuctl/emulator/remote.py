@@ -15,6 +15,7 @@ from typing import Any
 from tpuctl.base.clock import Clock
 from tpuctl.base.errors import TpuctlError, UserError
 from tpuctl.base.process import (
+    ProcessId,
     is_alive,
     kill_tree,
     processes_with_environment,
@@ -119,9 +120,10 @@ def stop(home: Path, name: str, clock: Clock) -> bool:
     if lived:
         _end(state, clock)
     # After a crash the machines' processes may be left; they carry the root in their environment.
-    left = processes_with_environment(state.root) if is_root_of(state) else []
-    signal_all(left, signal.SIGKILL)
+    left: list[ProcessId] = []
     if is_root_of(state):
+        left = processes_with_environment(state.root)
+        signal_all(left, signal.SIGKILL)
         shutil.rmtree(state.root, ignore_errors=True)
     (directory / "state.json").unlink(missing_ok=True)
     return lived or bool(left)

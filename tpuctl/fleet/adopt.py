@@ -18,7 +18,6 @@ from tpuctl.fleet.lifecycle import advance
 from tpuctl.fleet.pools import digest_of, slot_exists, what_differs
 from tpuctl.fleet.scene import Scene, state_text
 from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator
-from tpuctl.spec.cluster import PoolSpec
 from tpuctl.store.records import Event, Incarnation, Intent, Phase
 
 _DEAD = (QrState.SUSPENDING, QrState.SUSPENDED, QrState.FAILED)
@@ -103,7 +102,7 @@ def _row_of(found: Found, scene: Scene) -> Incarnation:
     queued, made = found.queued, found.id
     pool = scene.pool(made.pool)
     chips, hosts = _size_of(queued.accelerator_type)
-    matches = pool is not None and not _differs(queued, pool)
+    matches = pool is not None and not what_differs(queued, pool)
     return Incarnation(
         name=queued.name,
         pool=made.pool,
@@ -121,11 +120,6 @@ def _row_of(found: Found, scene: Scene) -> Incarnation:
         created_at=scene.now,  # the cloud's clock may differ from ours: ages are taken on ours alone
         spec_digest=digest_of(pool) if matches and pool is not None else "",
     )
-
-
-def _differs(queued: QueuedResource, pool: PoolSpec) -> str:
-    runtime = queued.runtime_version or pool.runtime
-    return what_differs(pool, queued.zone, queued.accelerator_type, runtime, spot=queued.spot)
 
 
 def _size_of(name: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tpuctl.base.ids import ClusterName, IncarnationId
 from tpuctl.cloud.errors import AlreadyExistsError, CloudError, NotFoundError
-from tpuctl.cloud.model import QrRequest, QueuedResource, TpuApi
+from tpuctl.cloud.model import QrRequest, TpuApi
 from tpuctl.fleet.metadata import NodeMetadata
 from tpuctl.fleet.pools import what_differs
 from tpuctl.spec.cluster import NetworkSpec, PoolSpec
@@ -85,11 +85,6 @@ def _whose(tpu: TpuApi, request: QrRequest, pool: PoolSpec) -> Outcome:
         return Refused(error)
     if dict(found.labels) != dict(request.labels):
         return Taken(f"{found.zone} has a queued resource {found.name} ({found.accelerator_type}) without our labels")
-    if text := _difference(found, pool):
+    if text := what_differs(found, pool):
         return Taken(f"{found.zone} has a queued resource {found.name} with our labels, but {text}")
     return Ours()
-
-
-def _difference(found: QueuedResource, pool: PoolSpec) -> str:
-    runtime = found.runtime_version or pool.runtime
-    return what_differs(pool, found.zone, found.accelerator_type, runtime, spot=found.spot)

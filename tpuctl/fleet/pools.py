@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from tpuctl.base.ids import Zone
+from tpuctl.cloud.model import QueuedResource
 from tpuctl.spec.accelerators import canonical_name
 from tpuctl.spec.cluster import ClusterSpec, PoolSpec
 from tpuctl.store.records import Incarnation
@@ -22,16 +22,19 @@ def slot_exists(spec: ClusterSpec, pool_name: str, slot: int) -> bool:
     return pool is not None and 0 <= slot < pool.slices
 
 
-def what_differs(pool: PoolSpec, zone: Zone, accelerator: str, runtime: str, *, spot: bool) -> str:
-    """The first thing in which a queued resource differs from what the pool asks for; "" if it does not."""
-    if zone not in pool.zones:
-        return f"zone {zone} instead of {pool.zone}"
-    if canonical_name(accelerator) != canonical_name(pool.accelerator):
-        return f"accelerator {accelerator} instead of {pool.accelerator}"
-    if runtime != pool.runtime:
-        return f"runtime {runtime} instead of {pool.runtime}"
-    if spot != (pool.tier == "spot"):
-        return f"{'spot' if spot else 'not spot'} instead of {pool.tier}"
+def what_differs(found: QueuedResource, pool: PoolSpec) -> str:
+    """The first thing in which a queued resource differs from what the pool asks for; "" if it does not.
+
+    A runtime that the service does not name differs in nothing: unknown is not other.
+    """
+    if found.zone not in pool.zones:
+        return f"zone {found.zone} instead of {pool.zone}"
+    if canonical_name(found.accelerator_type) != canonical_name(pool.accelerator):
+        return f"accelerator {found.accelerator_type} instead of {pool.accelerator}"
+    if found.runtime_version and found.runtime_version != pool.runtime:
+        return f"runtime {found.runtime_version} instead of {pool.runtime}"
+    if found.spot != (pool.tier == "spot"):
+        return f"{'spot' if found.spot else 'not spot'} instead of {pool.tier}"
     return ""
 
 
