@@ -227,7 +227,7 @@ def build_bring_up(here: Basis, file: Path, say: Say) -> BringUp:
 
     spec = load_cluster(file)
     home = build_head(here, spec, say)
-    text = SpecText(json.loads(dump(spec)), file.read_text(), sum(pool.slices for pool in spec.pools))
+    text = SpecText(json.loads(dump(spec)), file.read_text(), sum(pool.slices.min for pool in spec.pools))
     return BringUp(
         home,
         lambda found: AgentClient(found.address, found.token, renew_token=home.read_token),

@@ -21,8 +21,9 @@ from tpuctl.fleet.model import RayHost, RayTable
 from tpuctl.hosts.detection import settings_for
 from tpuctl.runs.model import CloudWord, HostLoss, Outcome, RankExit
 from tpuctl.runs.orders import Activation, Order, RunFolder
-from tpuctl.spec.cluster import ClusterSpec, DetectionSpec, HeadSpec, PoolSpec
+from tpuctl.spec.cluster import ClusterSpec, DetectionSpec, HeadSpec
 from tpuctl.spec.document import dump
+from tpuctl.spec.pool import PoolSpec, fixed
 from tpuctl.spec.run import RunSpec
 from tpuctl.store.database import Store
 from tpuctl.store.records import Attempt, Incarnation, Intent, Phase, Run
@@ -38,7 +39,7 @@ DETECTION = settings_for(HOLD_S, 60.0)
 
 def a_cluster_spec(slices: int = 2) -> ClusterSpec:
     pool = PoolSpec(
-        name=PoolName("v4"), accelerator="v4-16", zones=(ZONE,), runtime="tpu-ubuntu2204-base", slices=slices
+        name=PoolName("v4"), accelerators=("v4-16",), zones=(ZONE,), runtime="tpu-ubuntu2204-base", slices=fixed(slices)
     )
     return ClusterSpec(
         cluster=CLUSTER,

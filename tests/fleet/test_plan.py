@@ -13,7 +13,8 @@ from tpuctl.cloud.model import NodeState, QrState
 from tpuctl.fleet.model import FleetRecords, FleetView, Plan, RayView
 from tpuctl.fleet.plan import plan_fleet
 from tpuctl.fleet.pools import digest_of
-from tpuctl.spec.cluster import ClusterSpec, DeadlineSpec
+from tpuctl.spec.cluster import ClusterSpec
+from tpuctl.spec.pool import DeadlineSpec
 from tpuctl.store.records import Incarnation, Intent, Lease, Phase, ZoneHold
 from tpuctl.testing.builders import (
     CLUSTER,

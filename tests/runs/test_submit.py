@@ -11,12 +11,15 @@ from tpuctl.base.errors import UserError
 from tpuctl.base.ids import ClusterName, Epoch, PoolName, RunId, RunName, Zone
 from tpuctl.base.units import Instant
 from tpuctl.runs.submit import document_of, mint_run_id, resolve
-from tpuctl.spec.cluster import ClusterSpec, HeadSpec, PoolSpec
+from tpuctl.spec.cluster import ClusterSpec, HeadSpec
+from tpuctl.spec.pool import PoolSpec, fixed
 from tpuctl.spec.run import CheckpointSpec, RunSpec, UseEntry
 
 
 def a_pool(name: str, accelerator: str = "v4-16", slices: int = 2, zone: str = "b") -> PoolSpec:
-    return PoolSpec(name=PoolName(name), accelerator=accelerator, zones=(Zone(zone),), runtime="r", slices=slices)
+    return PoolSpec(
+        name=PoolName(name), accelerators=(accelerator,), zones=(Zone(zone),), runtime="r", slices=fixed(slices)
+    )
 
 
 def a_cluster(*pools: PoolSpec, storage: str = "gs://lab-us/") -> ClusterSpec:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tpuctl.base.units import Instant
-from tpuctl.spec.cluster import ClusterSpec, DeadlineSpec, GrantEntry
+from tpuctl.spec.cluster import ClusterSpec, GrantEntry
 from tpuctl.spec.errors import GrantOverError, SpecError
+from tpuctl.spec.pool import DeadlineSpec, fixed
 from tpuctl.spec.yaml import check_grant, parse_cluster
 
 BASE = {
@@ -42,8 +43,8 @@ def pool(**changes: str) -> str:
 def test_alias_and_usual_runtime_are_filled_in() -> None:
     spec = read(pools=f"[{pool(name='e', accelerator='v5e-16', zones='[us-central1-a]')}]")
 
-    assert spec.pools[0].accelerator == "v5litepod-16"
-    assert spec.pools[0].runtime == "v2-alpha-tpuv5-lite"
+    assert spec.pools[0].accelerators == ("v5litepod-16",)
+    assert spec.pools[0].runtime_of(spec.pools[0].places[0].accelerator) == "v2-alpha-tpuv5-lite"
     assert spec.pools[0].tier == "spot"
 
 
@@ -119,7 +120,7 @@ def test_pools_of_one_grant_are_counted_together() -> None:
     grant = "{chips: {us-central2-b/v4/spot: 48}}"
     first, second = pool(), pool(name="b", slices="2")
 
-    assert read(grant=grant, pools=f"[{first}, {pool(name='b', slices='1')}]").pools[1].slices == 1
+    assert read(grant=grant, pools=f"[{first}, {pool(name='b', slices='1')}]").pools[1].slices == fixed(1)
     assert told(grant=grant, pools=f"[{first}, {second}]") == (
         "pool 'b' asks for 2 x v4-32 = 32 chips, with the pools above 64, of 48 granted in us-central2-b/v4/spot; "
         "lower slices"
@@ -135,7 +136,7 @@ def test_v6e_with_the_general_image_is_refused_with_the_usual_one() -> None:  # 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("software", "{python: '3.11'}"), ("hosts", "{disk: 100GB}"), ("egress", "{}"), ("notify", "{command: x}")],
+    [("software", "{python: '3.11'}"), ("hosts", "{disk: 100GB}"), ("egress", "{}")],
 )
 def test_key_of_later_work_is_refused_by_name(key: str, value: str) -> None:
     assert told(**{key: value}).startswith(f"'{key}' is not there yet")
@@ -144,14 +145,34 @@ def test_key_of_later_work_is_refused_by_name(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "hint"),
     [
-        ({"zones": "[us-central2-b, us-east5-b]"}, "more than one zone is not there yet"),
-        ({"accelerator": "[v4-32, v4-16]"}, "a list of types is not there yet"),
-        ({"tier": "on-demand"}, "pool.tier on-demand is not there yet"),
-        ({"tier": "cheap"}, "must be spot"),
-        ({"slices": "{min: 0, max: 4}"}, "{min, max} and 'max: grant' are not there yet"),
-        ({"idle": "2h"}, "'pool.idle' is not there yet (giving back idle slices will come); only never is known"),
+        ({"zones": "[us-central2-b, us-east5-b]"}, "outside the grant: us-east5-b/v4/spot is not granted"),
+        ({"zones": "[us-central2-b, us-central2-b]"}, "this is there twice; remove one of the two"),
+        ({"accelerator": "[v4-32, v5e-16]"}, "pool 'v4' is outside the grant: us-central2-b/v5e/spot is not granted"),
+        ({"accelerator": "[v4-32, v4-33]"}, "unknown accelerator type 'v4-33'"),
+        ({"accelerator": "[]"}, "write at least one type"),
+        (
+            {"accelerator": "[v4-32, v5e-16]", "runtime": "tpu-ubuntu2204-base"},
+            "cannot be right for v4 and v5e at once",
+        ),
+        ({"tier": "on-demand"}, "outside the grant: us-central2-b/v4/on-demand is not granted"),
+        ({"tier": "cheap"}, "must be spot or on-demand or reserved"),
+        ({"reservation": "r1"}, "this pool's tier is spot; write 'tier: reserved'"),
+        ({"slices": "{min: 3, max: 2}"}, "slices.max (2) is less than min (3); raise it"),
+        ({"slices": "{min: 1}"}, "missing key 'max' (a number, or grant)"),
+        ({"slices": "{max: all}"}, "must be a whole number, not 'all'"),
+        ({"slices": "{most: 2, max: 3}"}, "unknown key 'most' (known here: min, max)"),
+        ({"idle": "2h"}, "this pool has always 2; write 'slices: {min: 0, max: 2}', or 'idle: never'"),
+        ({"idle": "2", "slices": "{min: 0, max: 2}"}, "needs a unit: 2s, 2m or 2h?"),
+        ({"valid": "{after: tomorrow}"}, "must be a time like 2026-12-05T08:00:00Z, not 'tomorrow'"),
+        ({"valid": "{after: 2026-12-05T08:00:00Z, until: 2026-12-05T07:00:00Z}"}, "is not after pool.valid.after"),
+        ({"valid": "{until: 0s}"}, "would give up at once"),
+        ({"labels": "{Team: a}"}, "label 'Team': small letters"),
+        ({"labels": "{tpuctl-pool: a}"}, "names that begin with tpuctl are ours"),
+        ({"metadata": "{startup-script: x}"}, "metadata 'startup-script' is ours"),
+        ({"data_disks": "[{disk: data, mode: read-write}]"}, "can only read a data disk; write read-only"),
+        ({"data_disks": "[{mode: read-only}]"}, "missing key 'pool.data_disks.disk'"),
         ({"zones": "us-central2-b"}, "pool.zones must be a list, not 'us-central2-b'"),
-        ({"zones": "[]"}, "write one zone"),
+        ({"zones": "[]"}, "write at least one zone"),
         ({"zones": "[us-central2]"}, "'us-central2' is no zone"),
         ({"slices": "-1"}, "it must be between 0 and 1000"),
         ({"slices": "0644"}, "without leading zero"),
@@ -167,6 +188,73 @@ def test_key_of_later_work_is_refused_by_name(key: str, value: str) -> None:
 )
 def test_pool_value_that_cannot_be_is_refused(changes: dict[str, str], hint: str) -> None:
     assert hint in told(pools=f"[{pool(**changes)}]")
+
+
+def test_a_pool_may_have_several_places_and_a_changing_number_of_slices() -> None:
+    grant = "{chips: {us-central2-b/v4/spot: 64, us-central1-a/v5e/spot: 32, europe-west4-b/v5e/spot: 48}}"
+    made = pool(
+        accelerator="[v4-32, v5e-16]", zones="[us-central2-b, us-central1-a]", slices="{min: 1, max: grant}", idle="30m"
+    )
+    spec = read(grant=grant, pools=f"[{made}]")
+
+    found = spec.pools[0]
+    assert [str(place) for place in found.places] == [
+        "v4-32 in us-central2-b",
+        "v4-32 in us-central1-a",
+        "v5litepod-16 in us-central2-b",
+        "v5litepod-16 in us-central1-a",
+    ]
+    assert (str(found.slices), found.idle_s) == ("1 to what the grant has", 1800.0)
+    # 64 chips are four slices of v4-32 (16 chips), 32 chips two of v5e-16; the third entry is in no zone of the pool.
+    assert spec.most_slices(found) == 6
+
+
+def test_what_the_api_has_beside_type_and_zone_is_read() -> None:
+    spec = read(
+        grant="{chips: {us-central2-b/v4/reserved: 64}}",
+        pools=f"""[{
+            pool(
+                tier="reserved",
+                reservation="team-a",
+                labels="{team: a, cost: 007}",
+                metadata="{note: yes}",
+                data_disks="[{disk: images}]",
+                valid="{after: 2026-12-05T08:00:00Z, until: 6h}",
+            )
+        }]""",
+    )
+
+    (found,) = spec.pools
+    assert (found.tier, found.reservation) == ("reserved", "team-a")
+    assert (found.labels, found.metadata) == ((("team", "a"), ("cost", "007")), (("note", "yes"),))
+    assert [(disk.disk, disk.mode) for disk in found.data_disks] == [("images", "read-only")]
+    assert (found.valid.after, found.valid.until_s) == (Instant.parse("2026-12-05T08:00:00Z"), 21600.0)
+
+
+def test_who_is_told_and_after_which_silence_all_is_given_back() -> None:
+    spec = read(notify="{command: ./tell.sh, webhook: 'https://chat.example/hook?key=1'}", ttl="3d")
+
+    assert (spec.notify.command, spec.notify.webhook) == ("./tell.sh", "https://chat.example/hook?key=1")
+    assert spec.ttl_s == 3 * 86400
+    assert "write a URL like" in told(notify="{webhook: chat}")
+    assert "needs a unit" in told(ttl="3")
+
+
+def test_max_grant_needs_a_grant() -> None:
+    assert "max is the grant, and there is none; write a number" in told(
+        grant="none", pools=f"[{pool(slices='{max: grant}')}]"
+    )
+
+
+def test_pools_that_share_several_entries_are_counted_together() -> None:
+    grant = "{chips: {us-central2-b/v4/spot: 32, us-east1-d/v4/spot: 32}}"
+    zones = "[us-central2-b, us-east1-d]"
+    both, one = pool(zones=zones, slices="3"), pool(name="b", slices="1")
+
+    assert read(grant=grant, pools=f"[{both}, {one}]").pools
+    assert "with the pools above 80, of 64 granted in us-central2-b/v4/spot and us-east1-d/v4/spot" in told(
+        grant=grant, pools=f"[{one}, {pool(name='c', zones=zones, slices='4')}]"
+    )
 
 
 def test_idle_never_may_be_written() -> None:

@@ -67,8 +67,8 @@ def written_defaults(block: Block, indent: str = "") -> str:
     for key in block.keys:
         if key.default:
             text += f"{indent}{key.name}: {key.default}\n"
-        elif key.block is not None and not key.required and key.name != "grant":
-            text += f"{indent}{key.name}:\n{written_defaults(key.block, indent + '  ')}"
+        elif key.block is not None and not key.required and (inner := written_defaults(key.block, indent + "  ")):
+            text += f"{indent}{key.name}:\n{inner}" if key.name != "grant" else ""
     return text
 
 

@@ -43,7 +43,7 @@ def test_good_spec_is_read_and_says_what_it_means() -> None:
     spec = parse_cluster(GOOD, "tpuctl.yaml")
 
     assert (spec.cluster, spec.project, spec.backend) == ("lab", "my-project", "gcp")
-    assert spec.pools[0].runtime == "tpu-ubuntu2204-base"
+    assert spec.pools[0].accelerators == ("v4-32",)
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tpuctl.base.ids import RunId, SliceName, slice_name
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
 from tpuctl.fleet.model import RayView
-from tpuctl.spec.accelerators import accelerator, all_accelerators, canonical_name
-from tpuctl.spec.cluster import ClusterSpec, PoolSpec
+from tpuctl.spec.accelerators import all_accelerators, canonical_name
+from tpuctl.spec.cluster import ClusterSpec
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.store.records import (
     Attempt,
     Event,
@@ -46,6 +47,7 @@ class Picture:
     last_pass: PassRecord | None
     ray: RayView
     waits: Mapping[RunId, str]
+    reasons: Mapping[str, str] = field(default_factory=dict)  # what the last pass held back, and why
 
 
 def iso(at: Instant | None) -> str | None:
@@ -70,7 +72,7 @@ def status_document(picture: Picture, now: Instant) -> dict[str, Any]:
         if last is None
         else {"at": last.ended_at.iso(), "exit": last.exit_code, "summary": last.summary},
         "grant": grant_rows(picture),
-        "slices": slice_rows(picture, now),
+        "slices": slice_rows(picture),
         "runs": [run_row(run, picture.attempts.get(run.id), picture.waits) for run in picture.runs],
     }
 
@@ -83,12 +85,12 @@ def still_counts(row: Incarnation) -> bool:
 def grant_rows(picture: Picture) -> list[dict[str, Any]]:
     if picture.spec is None or picture.spec.grant is None:
         return []
-    used: dict[tuple[str, str], int] = {}
+    used: dict[tuple[str, str, str], int] = {}
     for row in filter(still_counts, picture.incarnations):
         known = all_accelerators().get(canonical_name(row.accelerator))
         if known is None:
             continue  # an adopted stranger of a type that this tpuctl does not know: in no grant entry
-        key = (row.zone, known.generation)
+        key = (row.zone, known.generation, row.tier)
         used[key] = used.get(key, 0) + row.chips
     grant = picture.spec.grant
     return [
@@ -97,23 +99,23 @@ def grant_rows(picture: Picture) -> list[dict[str, Any]]:
             "generation": entry.generation,
             "tier": entry.tier,
             "chips": entry.chips,
-            "used": used.get((entry.zone, entry.generation), 0),
+            "used": used.get((entry.zone, entry.generation, entry.tier), 0),
             "until": iso(grant.until),
         }
         for entry in grant.entries
     ]
 
 
-def slice_rows(picture: Picture, now: Instant) -> list[dict[str, Any]]:
+def slice_rows(picture: Picture) -> list[dict[str, Any]]:
     """One row a slot of the spec, and one for each other incarnation that is not gone yet."""
     newest = newest_of_slots(picture.incarnations)
     rows = [slice_row(row, picture) for row in picture.incarnations if still_counts(row)]
     shown = {row["name"] for row in rows}
     for pool in picture.spec.pools if picture.spec is not None and picture.wanted else ():
-        for slot in range(pool.slices):
+        for slot in range(pool.slices.min):
             name = slice_name(pool.name, slot)
             if name not in shown:
-                rows.append(empty_slot_row(pool, name, newest.get(name), picture.holds, now))
+                rows.append(empty_slot_row(pool, name, newest.get(name), picture.reasons))
     return sorted(rows, key=lambda row: (row["pool"], _slot_of(row["name"]), row["queued_resource"]))
 
 
@@ -160,13 +162,12 @@ def reason_of(row: Incarnation) -> str:
 
 
 def empty_slot_row(
-    pool: PoolSpec, name: SliceName, former: Incarnation | None, holds: Iterable[ZoneHold], now: Instant
+    pool: PoolSpec, name: SliceName, former: Incarnation | None, reasons: Mapping[str, str]
 ) -> dict[str, Any]:
-    held = [
-        hold for hold in holds if hold.zone == pool.zone and hold.accelerator == pool.accelerator and hold.until > now
-    ]
-    if held:
-        reason = f"not asked for until {held[0].until.iso()}: {held[0].kind}: {held[0].text}"
+    """`reasons`: what the last pass said of what it held back, by subject."""
+    place = pool.places[0]
+    if name in reasons:
+        reason = reasons[name]
     elif former is not None:
         reason = f"not asked for now; {former.name}: {reason_of(former) or former.phase.value}"
     else:
@@ -174,13 +175,13 @@ def empty_slot_row(
     return {
         "name": name,
         "pool": pool.name,
-        "zone": pool.zone,
-        "accelerator": pool.accelerator,
+        "zone": place.zone,
+        "accelerator": place.accelerator.name,
         "queued_resource": "",
         "phase": NOT_ASKED,
         "cloud_state": "",
         "node_state": "",
-        "hosts": {"expected": accelerator(pool.accelerator).hosts, "joined": 0},
+        "hosts": {"expected": place.accelerator.hosts, "joined": 0},
         "run": None,
         "since": iso(former.since) if former is not None else None,
         "unseen_since": None,

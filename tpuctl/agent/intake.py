@@ -123,7 +123,12 @@ def put_spec(store: Store, document: Any, cluster: ClusterName, now: Instant) ->
 
 
 def slots_text(spec: ClusterSpec) -> str:
-    return ", ".join(f"{pool.slices} x {pool.accelerator} in {pool.zone}" for pool in spec.pools) or "no pools"
+    return (
+        ", ".join(
+            f"{pool.slices} x {' or '.join(pool.accelerators)} in {' or '.join(pool.zones)}" for pool in spec.pools
+        )
+        or "no pools"
+    )
 
 
 def has_spec(store: Store) -> bool:

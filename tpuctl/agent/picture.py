@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tpuctl.agent.home import Scene
 from tpuctl.agent.logs import ranks_of
 from tpuctl.agent.places import Identity, Places
 from tpuctl.base.ids import RunId
+from tpuctl.fleet.pass_ import REASONS
 from tpuctl.spec.document import read_cluster
 from tpuctl.store.database import Store, Transaction
 from tpuctl.store.records import Attempt, Event, Run
@@ -55,6 +57,7 @@ def read_picture(store: Store, me: Identity, scene: Scene, *, named: str = "") -
             last_pass=tx.last_pass(),
             ray=scene.ray,
             waits=scene.waits,
+            reasons=json.loads(tx.meta(REASONS) or "{}"),
         )
 
 

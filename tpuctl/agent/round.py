@@ -283,7 +283,7 @@ def questions_of(actions: Iterable[RunAction], rows: Iterable[Incarnation]) -> t
 
 def unsettled_since(spec: ClusterSpec, rows: Iterable[Incarnation]) -> Instant | None:
     """The newest change of what is not where it should be; None: a pass a minute is enough."""
-    wanted = {slice_name(pool.name, slot) for pool in spec.pools for slot in range(pool.slices)}
+    wanted = {slice_name(pool.name, slot) for pool in spec.pools for slot in range(pool.slices.min)}
     newest = newest_of_slots(rows)
     changes = [row.since for row in rows if row.phase not in (Phase.READY, Phase.GONE)]
     changes += [row.since for name, row in newest.items() if row.phase is Phase.GONE and name in wanted]

@@ -9,10 +9,10 @@ from typing import Any
 
 from tpuctl.agent.answers import MissingError
 from tpuctl.agent.documents import Picture, empty_slot_row, newest_of_slots, reason_of, still_counts
-from tpuctl.base.ids import SliceName, slice_name
+from tpuctl.base.ids import SliceName
 from tpuctl.base.units import Instant, show_duration
 from tpuctl.cloud.model import Known, Unknown
-from tpuctl.spec.cluster import PoolSpec
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.store.records import Incarnation, Run, RunState
 
 
@@ -33,17 +33,18 @@ def lines_about(picture: Picture, name: str, now: Instant) -> list[str]:
         return about_incarnation(picture, newest, now)
     pool = pool_of_slice(picture, name)
     if pool is not None:
-        reason = str(empty_slot_row(pool, SliceName(name), newest, picture.holds, now)["reason"])
+        reason = str(empty_slot_row(pool, SliceName(name), newest, picture.reasons)["reason"])
         return [line for line in (reason, troubled_pass(picture)) if line]
     known = [run.name for run in picture.runs] + sorted({row.slice_name for row in picture.incarnations})
     raise MissingError(f"no run, slice or queued resource {name!r}; there are: {', '.join(known) or 'none'}")
 
 
 def pool_of_slice(picture: Picture, name: str) -> PoolSpec | None:
-    for pool in picture.spec.pools if picture.spec is not None else ():
-        if any(slice_name(pool.name, slot) == name for slot in range(pool.slices)):
-            return pool
-    return None
+    pool_name, _, slot = name.rpartition("-")
+    pool = None if picture.spec is None else picture.spec.pool(pool_name)
+    if pool is None or picture.spec is None or not slot.isdecimal():
+        return None
+    return pool if int(slot) < picture.spec.most_slices(pool) else None
 
 
 def about_run(picture: Picture, run: Run, now: Instant) -> list[str]:

@@ -80,6 +80,11 @@ class QueuedResource:
     labels: Mapping[str, str] = field(default_factory=dict)  # of its first node spec: the QR itself has none
     created: Instant | None = None
     error: str | None = None  # failed_data.error, when FAILED
+    reserved: bool = False
+
+    @property
+    def tier(self) -> str:
+        return "spot" if self.spot else "reserved" if self.reserved else "on-demand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,11 @@ class QrRequest:
     runtime_version: str
     labels: Mapping[str, str]
     metadata: Mapping[str, str]
-    spot: bool = True
+    tier: str = "spot"  # spot, on-demand or reserved
+    reservation: str = ""  # of tier reserved: name or path; "" = any of the project
+    valid_after: Instant | None = None  # not to be fulfilled before
+    valid_until: Instant | None = None  # nor after
+    data_disks: tuple[tuple[str, bool], ...] = ()  # (name or path, read-only)
     network: str = "default"
     subnetwork: str = ""
     external_ips: bool = True

@@ -6,6 +6,8 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from google.cloud import tpu_v2
+from google.protobuf import timestamp_pb2
+from google.type import interval_pb2
 
 from tpuctl.base.ids import QrName, Zone
 from tpuctl.base.units import Instant
@@ -59,6 +61,7 @@ def queued_resource_of(message: Any) -> QueuedResource:
         labels=dict(first.labels) if first is not None else {},
         created=_instant(message, "create_time"),
         error=failed.message if message.state.HasField("failed_data") else None,
+        reserved=bool(message.reservation_name),
     )
 
 
@@ -84,7 +87,8 @@ def _instant(message: Any, field: str) -> Instant | None:
 
 
 def create_request(project: str, request: QrRequest, request_id: str) -> tpu_v2.CreateQueuedResourceRequest:
-    """One slice. Tier: spot, or none, which means on-demand. External addresses are always said: unset means none."""
+    """One slice. Tier: spot, a reservation, or neither, which means on-demand. External addresses are always said:
+    unset means none."""
     parent = f"projects/{project}/locations/{request.zone}"
     node = tpu_v2.Node(
         accelerator_type=request.accelerator_type,
@@ -95,13 +99,52 @@ def create_request(project: str, request: QrRequest, request_id: str) -> tpu_v2.
         labels=dict(request.labels),
         metadata=dict(request.metadata),
         tags=list(request.tags),
+        data_disks=[
+            tpu_v2.AttachedDisk(
+                source_disk=_disk(project, request.zone, name),
+                mode=_DISK_MODES.READ_ONLY if is_read_only else _DISK_MODES.READ_WRITE,
+            )
+            for name, is_read_only in request.data_disks
+        ],
         service_account=tpu_v2.ServiceAccount(email=request.service_account) if request.service_account else None,
     )
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=request.name, node=node)
     queued = tpu_v2.QueuedResource(
         tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]),
-        spot=tpu_v2.QueuedResource.Spot() if request.spot else None,
+        spot=tpu_v2.QueuedResource.Spot() if request.tier == "spot" else None,
+        reservation_name=_reservation(parent, request.reservation) if request.tier == "reserved" else None,
+        queueing_policy=_window(request),
     )
     return tpu_v2.CreateQueuedResourceRequest(
         parent=parent, queued_resource_id=request.name, queued_resource=queued, request_id=request_id
     )
+
+
+_DISK_MODES = tpu_v2.AttachedDisk.DiskMode
+
+
+def _disk(project: str, zone: Zone, name: str) -> str:
+    return name if "/" in name else f"projects/{project}/zones/{zone}/disks/{name}"
+
+
+def _reservation(parent: str, name: str) -> str:
+    """`-` means any reservation of the project."""
+    return name if "/" in name else f"{parent}/reservations/{name or '-'}"
+
+
+def _window(request: QrRequest) -> tpu_v2.QueuedResource.QueueingPolicy | None:
+    """The service takes one constraint: a start, an end, or an interval of both."""
+    after = None if request.valid_after is None else _stamp(request.valid_after)
+    until = None if request.valid_until is None else _stamp(request.valid_until)
+    policy = tpu_v2.QueuedResource.QueueingPolicy
+    if after is not None and until is not None:
+        return policy(valid_interval=interval_pb2.Interval(start_time=after, end_time=until))
+    if until is not None:
+        return policy(valid_until_time=until)
+    if after is not None:
+        return policy(valid_after_time=after)
+    return None
+
+
+def _stamp(at: Instant) -> timestamp_pb2.Timestamp:
+    return timestamp_pb2.Timestamp(seconds=int(at.unix_s), nanos=int(at.unix_s % 1 * 1e9))

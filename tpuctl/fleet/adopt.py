@@ -17,7 +17,7 @@ from tpuctl.fleet.draft import Draft
 from tpuctl.fleet.lifecycle import advance
 from tpuctl.fleet.pools import digest_of, slot_exists, what_differs
 from tpuctl.fleet.scene import Scene, state_text
-from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator
+from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator, canonical_name
 from tpuctl.store.records import Event, Incarnation, Intent, Phase
 
 _DEAD = (QrState.SUSPENDING, QrState.SUSPENDED, QrState.FAILED)
@@ -110,7 +110,7 @@ def _row_of(found: Found, scene: Scene) -> Incarnation:
         epoch=made.epoch,
         n=made.n,
         zone=queued.zone,
-        accelerator=queued.accelerator_type,
+        accelerator=canonical_name(queued.accelerator_type),
         chips=chips,
         hosts=hosts,
         request_id="",
@@ -118,7 +118,8 @@ def _row_of(found: Found, scene: Scene) -> Incarnation:
         phase=Phase.REQUESTED,
         since=scene.now,
         created_at=scene.now,  # the cloud's clock may differ from ours: ages are taken on ours alone
-        spec_digest=digest_of(pool) if matches and pool is not None else "",
+        spec_digest=digest_of(pool, canonical_name(queued.accelerator_type)) if matches and pool is not None else "",
+        tier=queued.tier,
     )
 
 

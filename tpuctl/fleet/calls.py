@@ -9,7 +9,9 @@ from tpuctl.cloud.errors import AlreadyExistsError, CloudError, NotFoundError
 from tpuctl.cloud.model import QrRequest, TpuApi
 from tpuctl.fleet.metadata import NodeMetadata
 from tpuctl.fleet.pools import what_differs
-from tpuctl.spec.cluster import NetworkSpec, PoolSpec
+from tpuctl.spec.accelerators import accelerator
+from tpuctl.spec.cluster import NetworkSpec
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.store.records import Incarnation
 
 
@@ -67,10 +69,14 @@ def request_for(
         name=row.name,
         zone=row.zone,
         accelerator_type=row.accelerator,
-        runtime_version=pool.runtime,
-        labels=made.labels,
-        metadata=metadata(row, pool),
-        spot=pool.tier == "spot",
+        runtime_version=pool.runtime_of(accelerator(row.accelerator)),
+        labels={**dict(pool.labels), **made.labels},
+        metadata={**dict(pool.metadata), **metadata(row)},
+        tier=row.tier,
+        reservation=pool.reservation,
+        valid_after=row.not_before,
+        valid_until=row.expires_at,
+        data_disks=tuple((disk.disk, disk.mode == "read-only") for disk in pool.data_disks),
         network=network.network,
         subnetwork=network.subnetwork,
         external_ips=network.external_ips,

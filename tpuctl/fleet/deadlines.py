@@ -9,11 +9,12 @@ from __future__ import annotations
 from tpuctl.base.units import Instant, show_duration
 from tpuctl.fleet.lifecycle import SENT_LIMIT_S
 from tpuctl.fleet.scene import Scene, Unseen
-from tpuctl.spec.cluster import DeadlineSpec
+from tpuctl.spec.pool import DeadlineSpec
 from tpuctl.store.records import Incarnation, Intent, Phase
 
 # Reasons of deletions that count as fruitless when they come in a row: see `fruitless`.
 BOOT, JOIN = "boot deadline", "join deadline"
+QUEUE, PROVISION = "queue deadline", "provision deadline"
 MAX_FRUITLESS = 3
 
 
@@ -26,9 +27,9 @@ def overdue(row: Incarnation, deadlines: DeadlineSpec, scene: Scene) -> str:
         return _late(row.since, limit_s, scene, f"create sent {_ago(row.since, scene)} ago and never seen")
     match row.phase:
         case Phase.REQUESTED | Phase.WAITING:
-            return _late(row.created_at, deadlines.queue_s, scene, f"queue deadline: {row.cloud_state}")
+            return _late(row.created_at, deadlines.queue_s, scene, f"{QUEUE}: {row.cloud_state}")
         case Phase.PROVISIONING:
-            return _late(row.since, deadlines.provision_s, scene, f"provision deadline: {row.cloud_state}")
+            return _late(row.since, deadlines.provision_s, scene, f"{PROVISION}: {row.cloud_state}")
         case Phase.BOOTING:
             state = row.node_state or "no node"
             return _late(row.since, deadlines.boot_s, scene, f"{BOOT}: node {state} for {_ago(row.since, scene)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tpuctl.base.ids import PoolName, QrName
+from tpuctl.base.ids import PoolName, QrName, Zone
 from tpuctl.cloud.model import QrState, UnrecognisedState
 from tpuctl.fleet.lifecycle import enter
 from tpuctl.fleet.model import Action, Change, Create, Delete, Hold, Plan
@@ -28,12 +28,21 @@ class Draft:
         """All that are not GONE by now, in the order in which they were made."""
         return tuple(row for row in self._rows.values() if row.phase is not Phase.GONE)
 
+    @property
+    def all_rows(self) -> Iterable[Incarnation]:
+        """GONE ones too, as far as they were read."""
+        return self._rows.values()
+
     def knows(self, name: QrName) -> bool:
         row = self._rows.get(name)
         return row is not None and row.phase is not Phase.GONE
 
     def row(self, name: QrName) -> Incarnation:
         return self._rows[name]
+
+    def has_leftovers(self, zone: Zone) -> bool:
+        """Dead ones of ours that still count against the quota there."""
+        return any(row.phase.is_over and row.zone == zone for row in self.rows)
 
     def slot(self, pool: PoolName, slot: int) -> tuple[Incarnation, ...]:
         return tuple(row for row in self.rows if (row.pool, row.slot) == (pool, slot))
@@ -90,6 +99,15 @@ class Draft:
         if phase is not Phase.LOST:
             self.add(Event(self.scene.now, "deleting", name, reason))
         return True
+
+    def drain(self, name: QrName, reason: str) -> None:
+        """Give back a slice although a run holds it: the run is stopped with its grace, and lets go."""
+        row = self._rows[name]
+        if row.phase in (Phase.READY, Phase.SUSPECT, Phase.JOINING) or (
+            row.phase is Phase.DRAINING and row.reason != reason
+        ):
+            self.put(enter(row, Phase.DRAINING, self.scene, reason))
+            self.add(Event(self.scene.now, "draining", name, reason))
 
     def finish(self) -> Plan:
         deletes = tuple(self._deletes())

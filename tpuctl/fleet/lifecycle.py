@@ -23,7 +23,7 @@ from typing import assert_never
 from tpuctl.base.units import show_duration
 from tpuctl.cloud.model import Initiator, Node, NodeState, QrState, QueuedResource, UnrecognisedState
 from tpuctl.fleet.model import Hold
-from tpuctl.fleet.scene import Absent, Foreign, Scene, Sight, Unseen, state_text
+from tpuctl.fleet.scene import Absent, Foreign, Scene, Sight, Unseen, node_text, state_text
 from tpuctl.store.records import Event, Incarnation, Intent, Phase
 
 # The node list may lag behind the queued resource by a moment.
@@ -38,6 +38,7 @@ ABSENT_PASSES = 2
 ABSENT_S = 60.0
 
 NAME_CONFLICT = "name-conflict"
+EXPIRED = "expired"  # how the reason of a request begins that was not fulfilled within its window
 
 _NODE_TAKEN = frozenset(
     {NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.STOPPED, NodeState.STOPPING, NodeState.DELETING}
@@ -69,6 +70,8 @@ def enter(row: Incarnation, phase: Phase, scene: Scene, reason: str = "") -> Inc
     """In that phase, since now unless it already was. An empty reason keeps the present one of the same phase."""
     if row.phase is phase:
         return replace(row, reason=reason or row.reason)
+    if phase.is_over and not row.phase.is_over:
+        row = replace(row, ended_at=scene.now, was_lost=phase is Phase.LOST, idle_since=None)
     return replace(row, phase=phase, since=scene.now, reason=reason)
 
 
@@ -137,7 +140,7 @@ def _present(row: Incarnation, queued: QueuedResource, node: Node | Absent | Uns
         case QrState.PROVISIONING:
             return Step(enter(row, Phase.PROVISIONING, scene))
         case QrState.SUSPENDING | QrState.SUSPENDED | QrState.FAILED | QrState.DELETING:
-            return _lost(row, scene, _end_of(queued))
+            return _lost(row, scene, _end_of(row, queued, scene))
         case QrState.ACTIVE:
             step = _active(replace(row, active_at=row.active_at or scene.now), node, scene)
             if step.row.unseen_since is None or unseen_since is None:
@@ -147,7 +150,9 @@ def _present(row: Incarnation, queued: QueuedResource, node: Node | Absent | Uns
             assert_never(state)
 
 
-def _end_of(queued: QueuedResource) -> str:
+def _end_of(row: Incarnation, queued: QueuedResource, scene: Scene) -> str:
+    if queued.state is QrState.FAILED and row.expires_at is not None and scene.now >= row.expires_at:
+        return f"{EXPIRED}: not fulfilled by {row.expires_at.iso()}"
     if queued.state is QrState.FAILED:
         return f"queued resource FAILED: {queued.error or 'no reason given'}"
     who = {Initiator.SERVICE: " by the service", Initiator.USER: " by a user"}.get(
@@ -176,7 +181,7 @@ def _active(row: Incarnation, node: Node | Absent | Unseen, scene: Scene) -> Ste
         if waited_s > NODE_GRACE_S:
             return _lost(row, scene, f"ACTIVE for {show_duration(waited_s)} without a node")
         return Step(enter(row, Phase.BOOTING, scene))
-    row = replace(row, node_seen=True, node_state=state_text(node.state))
+    row = replace(row, node_seen=True, node_state=node_text(node))
     if isinstance(node.state, UnrecognisedState):
         text = f"node in state {node.state.raw!r}, which this tpuctl does not know"
         return _unseen(enter(row, Phase.BOOTING, scene) if early else row, scene, text, is_problem=True)

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from tpuctl.base.ids import ClusterName, Zone
 from tpuctl.cloud.model import Endpoints
 from tpuctl.spec.accelerators import accelerator
-from tpuctl.spec.cluster import DetectionSpec, PoolSpec
+from tpuctl.spec.cluster import DetectionSpec
 from tpuctl.store.records import Incarnation
 
-NodeMetadata = Callable[[Incarnation, PoolSpec], Mapping[str, str]]
+NodeMetadata = Callable[[Incarnation], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class HostWorld:
 
 def node_metadata(world: HostWorld) -> NodeMetadata:
     """The builder of each slice's attributes."""
-    return lambda row, pool: {
-        "tpuctl-config": json.dumps(host_config(world, row, pool), sort_keys=True),
+    return lambda row: {
+        "tpuctl-config": json.dumps(host_config(world, row), sort_keys=True),
         "startup-script": world.startup_script,
         "enable-guest-attributes": "TRUE",
     }
 
 
-def host_config(world: HostWorld, row: Incarnation, pool: PoolSpec) -> dict[str, object]:
+def host_config(world: HostWorld, row: Incarnation) -> dict[str, object]:
     return {
         "version": 1,
         "role": "host",
@@ -63,6 +63,6 @@ def host_config(world: HostWorld, row: Incarnation, pool: PoolSpec) -> dict[str,
             "zone": row.zone,
             "accelerator": row.accelerator,
             "hosts": row.hosts,
-            "chips_per_host": accelerator(pool.accelerator).chips_per_host,
+            "chips_per_host": accelerator(row.accelerator).chips_per_host,
         },
     }

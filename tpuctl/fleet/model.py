@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tpuctl.base.ids import PoolName, QrName, SliceName, Zone
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known, Listing, Node, QueuedResource, Unknown
-from tpuctl.spec.cluster import PoolSpec
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.store.records import Event, Incarnation, ZoneHold
 
 
@@ -64,6 +64,7 @@ class FleetRecords:
     incarnations: tuple[Incarnation, ...]  # all that are not GONE, and the newest GONE ones of each slot
     last_numbers: Mapping[tuple[PoolName, int], int]  # highest n of each slot in this epoch, GONE ones too
     holds: tuple[ZoneHold, ...] = ()
+    surveyed: frozenset[Zone] = frozenset()  # zones whose complete list these records have taken in
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,22 +11,35 @@ from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
 from tpuctl.base.errors import TpuctlError
 from tpuctl.base.ids import ClusterName, Epoch, Zone, epoch_order
-from tpuctl.cloud.model import TpuApi
+from tpuctl.base.units import Instant
+from tpuctl.cloud.model import Known, Listing, QueuedResource, TpuApi, Unknown
 from tpuctl.fleet.apply import Applied, Applier
 from tpuctl.fleet.metadata import NodeMetadata
 from tpuctl.fleet.model import FleetRecords, FleetView, Plan, RayView
 from tpuctl.fleet.observe import observe_fleet
 from tpuctl.fleet.plan import plan_fleet
 from tpuctl.fleet.steps import follow_clock
+from tpuctl.fleet.wants import Demand
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import read_cluster
 from tpuctl.store.database import Store, Transaction
 from tpuctl.store.lock import PassLock
-from tpuctl.store.records import Incarnation, Lease, PassRecord, Phase
+from tpuctl.store.records import Incarnation, Lease, PassRecord, Phase, Run
 
 OK, PARTIAL = 0, 3
+# From living runs to the chips that queued ones would fill, by pool. The runs room knows; the pass is told.
+DemandOf = Callable[[tuple[Run, ...], ClusterSpec], Demand]
+
+
+def nothing_wanted(runs: tuple[Run, ...], spec: ClusterSpec) -> Demand:
+    del runs, spec
+    return {}
+
+
 # Of each slot so many GONE incarnations are read: enough to see that several in a row never came up.
 PAST = 8
+# Keys of the store's meta table.
+SURVEYED, REASONS, BEYOND_GRANT, SEEN_USER = "surveyed", "plan_reasons", "beyond_grant", "seen_user_at"
 
 
 class WrongHeadError(TpuctlError):
@@ -41,6 +55,7 @@ class PassTools:
     chance: Chance
     metadata: NodeMetadata
     read_ray: Callable[[], RayView]
+    demand: DemandOf = nothing_wanted
     parallel: int = 8  # 1: all on one thread
 
 
@@ -75,6 +90,9 @@ class _Known:
     wanted: bool
     records: FleetRecords
     leases: tuple[Lease, ...]
+    runs: tuple[Run, ...] = ()
+    beyond_grant: bool = False
+    seen_user: Instant | None = None
 
     def zones(self) -> tuple[Zone, ...]:
         """Where something of ours is, may be, or shall be."""
@@ -110,6 +128,7 @@ def run_pass(
         with tools.store.transaction() as tx:
             rows = tx.existing_incarnations()
             result = PassResult(_exit(plan, applied), _summary(plan, applied, rows), plan, applied)
+            _keep(tx, known, view, plan)
             tx.add_pass(PassRecord(started, tools.clock.now(), result.exit_code, result.summary))
         return result
 
@@ -127,6 +146,9 @@ def _decide(tools: PassTools, known: _Known, cluster: ClusterName, epoch: Epoch)
         epoch,
         cluster=cluster,
         salt=tools.chance.request_id(),
+        demand={} if known.spec is None else tools.demand(known.runs, known.spec),
+        beyond_grant=known.beyond_grant,
+        seen_user=known.seen_user,
     )
     return view, plan
 
@@ -141,6 +163,8 @@ def _check_head(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
 
 def _take_office(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
     _check_head(tx, cluster, epoch)
+    if tx.meta("epoch") != epoch:
+        tx.put_meta(SURVEYED, "[]")  # a former head may have asked for what these records do not know
     for key, value in (("cluster", cluster), ("epoch", epoch)):
         if tx.meta(key) != value:
             tx.put_meta(key, value)
@@ -149,8 +173,34 @@ def _take_office(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
 def _read(tx: Transaction, epoch: Epoch) -> _Known:
     stored = tx.spec()
     spec = None if stored is None else read_cluster(stored.document)
-    records = FleetRecords(tx.recent_incarnations(PAST), tx.last_numbers(epoch), tx.zone_holds())
-    return _Known(spec, tx.meta("wanted") != "down", records, tx.leases())
+    surveyed = frozenset(Zone(zone) for zone in json.loads(tx.meta(SURVEYED) or "[]"))
+    records = FleetRecords(tx.recent_incarnations(PAST), tx.last_numbers(epoch), tx.zone_holds(), surveyed)
+    seen_user = tx.meta(SEEN_USER)
+    return _Known(
+        spec,
+        tx.meta("wanted") != "down",
+        records,
+        tx.leases(),
+        tx.living_runs(),
+        tx.meta(BEYOND_GRANT) == "yes",
+        None if seen_user is None else Instant(float(seen_user)),
+    )
+
+
+def _keep(tx: Transaction, known: _Known, view: FleetView, plan: Plan) -> None:
+    """What the next pass and `tpuctl why` need of this one: the zones taken in, and why what was not done was not."""
+    whole = {zone.zone for zone in view.zones if is_whole(zone.queued_resources)}
+    surveyed = known.records.surveyed | whole
+    reasons: dict[str, str] = {}
+    for hold in plan.holds:
+        reasons.setdefault(hold.subject, hold.reason)
+    for key, value in ((SURVEYED, json.dumps(sorted(surveyed))), (REASONS, json.dumps(reasons, sort_keys=True))):
+        if tx.meta(key) != value:
+            tx.put_meta(key, value)
+
+
+def is_whole(seen: Known[Listing[QueuedResource]] | Unknown) -> bool:
+    return isinstance(seen, Known) and seen.value.complete
 
 
 def _exit(plan: Plan, applied: Applied | None) -> int:

@@ -24,7 +24,9 @@ from tpuctl.fleet.loss import given_up
 from tpuctl.fleet.model import FleetRecords, FleetView, Hold, Plan
 from tpuctl.fleet.pools import why_unwanted
 from tpuctl.fleet.scene import Scene, Unseen
-from tpuctl.spec.cluster import ClusterSpec, DeadlineSpec
+from tpuctl.fleet.wants import Demand, give_back, note_idle, wants_of
+from tpuctl.spec.cluster import ClusterSpec
+from tpuctl.spec.pool import DeadlineSpec
 from tpuctl.store.records import Lease, Phase
 
 _NEEDS_RAY = (Phase.JOINING, Phase.READY, Phase.SUSPECT)
@@ -42,13 +44,19 @@ def plan_fleet(
     *,
     cluster: ClusterName,
     salt: str,
+    demand: Demand | None = None,
+    beyond_grant: bool = False,
+    seen_user: Instant | None = None,
 ) -> Plan:
     """The one planner: `tpuctl plan` shows what it returns, `tpuctl reconcile` does it.
 
     `spec` None: nothing is known of what is wanted, so nothing is created; with `wanted` False all of ours is deleted.
-    `salt`: a fresh UUID, from which request ids are made.
+    `salt`: a fresh UUID, from which request ids are made. `demand`: chips by pool that queued runs would fill.
+    `beyond_grant`: the user goes on after the grant's end. `seen_user`: when a user last gave a command.
     """
-    scene = Scene(spec, wanted, view, leases, now, monotonic_s, epoch, cluster, salt)
+    scene = Scene(
+        spec, wanted, view, leases, now, monotonic_s, epoch, cluster, salt, beyond_grant, seen_user, records.surveyed
+    )
     if fence := _newer_head(scene, records):
         return Plan(actions=(fence,))
     draft = Draft(scene, records.incarnations)
@@ -60,7 +68,13 @@ def plan_fleet(
     for name, reason in given_up(draft.rows, scene).items():
         draft.doom(name, reason)
     if wanted and spec is not None:
-        Creation(draft, spec, records, highest_numbers(scene)).plan()
+        note_idle(draft)
+        wants = wants_of(draft, spec, demand or {})
+        give_back(draft, wants)
+        if reason := scene.drain_reason:
+            draft.hold(scene.cluster, f"nothing is asked for: {reason}", is_problem=True)
+        else:
+            Creation(draft, spec, records, highest_numbers(scene)).plan(wants)
     return draft.finish()
 
 
@@ -120,7 +134,7 @@ def _doom_unwanted_and_late(draft: Draft) -> None:
         if row.phase.is_over:
             continue
         pool = scene.pool(row.pool)
-        reason = why_unwanted(row, scene.spec, wanted=scene.wanted)
+        reason = why_unwanted(row, scene)
         reason = reason or overdue(row, pool.deadlines if pool is not None else DeadlineSpec(), scene)
-        if reason:
-            draft.doom(row.name, reason)
+        if reason and not draft.doom(row.name, reason) and reason == scene.drain_reason:
+            draft.drain(row.name, reason)

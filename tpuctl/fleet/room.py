@@ -10,78 +10,91 @@ from tpuctl.cloud.model import Listing
 from tpuctl.fleet.deadlines import MAX_FRUITLESS, fruitless
 from tpuctl.fleet.draft import Draft
 from tpuctl.fleet.model import FleetRecords
-from tpuctl.fleet.scene import Scene
+from tpuctl.fleet.places import at
+from tpuctl.fleet.pools import digest_of
 from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator
-from tpuctl.spec.cluster import GrantSpec, PoolSpec
-from tpuctl.store.records import Incarnation, Intent, Phase
+from tpuctl.spec.cluster import GrantSpec
+from tpuctl.spec.pool import Place, PoolSpec
+from tpuctl.store.records import Intent
 
 QUOTA_FULL = "quota-full"
+NEVER_S = 10 * 365 * 86400.0  # a pause that is longer ends with a change of the spec, not with time
 
 Key = tuple[Zone, str, str]  # zone, generation, tier
 
 
 class Budget:
     """Chips of the grant in use: everything of ours that is not known to be gone, dead or alive, asked for or only
-    planned. What was refused takes nothing."""
+    planned. What was refused takes nothing. One budget for all pools and types of an entry."""
 
     def __init__(self, draft: Draft, grant: GrantSpec | None) -> None:
-        self._grant = grant
+        self._granted: dict[Key, int] | None = None
+        if grant is not None:
+            self._granted = {(entry.zone, entry.generation, entry.tier): entry.chips for entry in grant.entries}
         self._used: dict[Key, int] = {}
         for row in draft.rows:
             if row.intent is not Intent.REFUSED:
-                self._add((row.zone, generation_of(row.accelerator), _tier_of(row, draft.scene)), row.chips)
+                self._add((row.zone, generation_of(row.accelerator), row.tier), row.chips)
         for key, chips in _unrecorded(draft):
             self._add(key, chips)
 
-    def obstacle(self, pool: PoolSpec) -> str:
-        """Why one more slice of the pool is not within the grant; "" if it is."""
-        if self._grant is None:
+    def covers(self, place: Place, tier: str) -> bool:
+        """The grant has an entry for it, however full."""
+        return self._granted is None or _key(place, tier) in self._granted
+
+    def obstacle(self, place: Place, tier: str) -> str:
+        """Why one more slice there is not within the grant; "" if it is."""
+        if self._granted is None:
             return ""
-        made = accelerator(pool.accelerator)
-        key = (pool.zone, made.generation, pool.tier)
+        key = _key(place, tier)
         name = "/".join(key)
-        granted = [entry.chips for entry in self._grant.entries if (entry.zone, entry.generation, entry.tier) == key]
-        if not granted:
+        granted = self._granted.get(key)
+        if granted is None:
             return f"{name} is not in the grant"
         used = self._used.get(key, 0)
-        if used + made.chips > sum(granted):
-            return f"{used} of {sum(granted)} granted chips of {name} are in use (dead ones count), {made.chips} wanted"
+        if used + place.accelerator.chips > granted:
+            wanted = place.accelerator.chips
+            return f"{used} of {granted} granted chips of {name} are in use (dead ones count), {wanted} wanted"
         return ""
 
-    def take(self, pool: PoolSpec) -> None:
-        made = accelerator(pool.accelerator)
-        self._add((pool.zone, made.generation, pool.tier), made.chips)
+    def take(self, place: Place, tier: str) -> None:
+        self._add(_key(place, tier), place.accelerator.chips)
 
     def _add(self, key: Key, chips: int) -> None:
         self._used[key] = self._used.get(key, 0) + chips
 
 
-def pause(pool: PoolSpec, records: FleetRecords, draft: Draft) -> str:
-    """Why creates of the pool wait after a refusal; "" if they need not.
+def _key(place: Place, tier: str) -> Key:
+    return (place.zone, place.accelerator.generation, tier)
+
+
+def pause(place: Place, records: FleetRecords, draft: Draft) -> str:
+    """Why creates in the place wait after a refusal; "" if they need not.
 
     Quota that is full while dead ones of ours stand in the zone is full because of them: they are being deleted, so the
     next pass tries again.
     """
     scene = draft.scene
-    leftovers = any(row.phase.is_over and row.zone == pool.zone for row in draft.rows)
     for hold in records.holds:
-        if hold.zone != pool.zone or hold.accelerator not in (pool.accelerator, "*") or hold.until <= scene.now:
+        if hold.zone not in (place.zone, "*") or hold.accelerator not in (place.accelerator.name, "*"):
             continue
-        if hold.kind == QUOTA_FULL and leftovers:
+        if hold.until <= scene.now or (hold.kind == QUOTA_FULL and draft.has_leftovers(place.zone)):
             continue
-        return f"{hold.kind} for another {show_duration(hold.until.since(scene.now))}: {hold.text}"
+        left_s = hold.until.since(scene.now)
+        how_long = "until the spec changes" if left_s > NEVER_S else f"for another {show_duration(left_s)}"
+        return f"{hold.kind} {how_long}: {hold.text}"
     return ""
 
 
-def fruitless_text(pool: PoolSpec, slot: int, digest: str, draft: Draft) -> str:
-    """Why a slot is not asked for again after several incarnations that never came up; "" if it is.
+def fruitless_text(pool: PoolSpec, place: Place, slots: Iterable[int], draft: Draft) -> str:
+    """Why a place is not asked again after several incarnations of a slot there never came up; "" if it is.
 
-    While no slice of the pool is READY, one such slot pauses the whole pool: they would fare alike.
+    `slots`: those whose history counts: the slot's own, or all of the pool's while none of it is READY, for they would
+    fare alike.
     """
-    works = any(row.pool == pool.name and row.phase is Phase.READY for row in draft.rows)
-    slots: Iterable[int] = (slot,) if works else range(pool.slices)
-    for each in slots:
-        history = draft.history(pool.name, each)
+    digest = digest_of(pool, place.accelerator.name)
+    for slot in slots:
+        history = tuple(row for row in draft.history(pool.name, slot) if at(row, place))
         count = fruitless(tuple(row for row in history if row.phase.is_over), digest)
         if count >= MAX_FRUITLESS:
             last = max(history, key=lambda row: (row.created_at, row.n))
@@ -97,11 +110,6 @@ def generation_of(name: str) -> str:
         return ""  # of an adopted stranger: in no grant entry
 
 
-def _tier_of(row: Incarnation, scene: Scene) -> str:
-    pool = scene.pool(row.pool)
-    return "spot" if pool is None else pool.tier
-
-
 def _unrecorded(draft: Draft) -> Iterable[tuple[Key, int]]:
     """What carries our labels and is not in the records counts too."""
     for view in draft.scene.view.zones:
@@ -113,5 +121,4 @@ def _unrecorded(draft: Draft) -> Iterable[tuple[Key, int]]:
                 continue
             generation = generation_of(queued.accelerator_type)
             if generation:
-                tier = "spot" if queued.spot else "on-demand"
-                yield (view.zone, generation, tier), accelerator(queued.accelerator_type).chips
+                yield (view.zone, generation, queued.tier), accelerator(queued.accelerator_type).chips

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tpuctl.base.ids import ClusterName, Epoch, IncarnationId, QrName, RunId, Zone
-from tpuctl.base.units import Instant
-from tpuctl.cloud.model import Known, Listing, Node, NodeState, QrState, QueuedResource, Unknown, UnrecognisedState
+from tpuctl.base.units import Instant, show_duration
+from tpuctl.cloud.model import (
+    Known,
+    Listing,
+    Node,
+    NodeHealth,
+    NodeState,
+    QrState,
+    QueuedResource,
+    Unknown,
+    UnrecognisedState,
+)
 from tpuctl.fleet.model import FleetView, RayTable
-from tpuctl.spec.cluster import ClusterSpec, DetectionSpec, PoolSpec
+from tpuctl.spec.cluster import ClusterSpec, DetectionSpec
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.store.records import Incarnation, Lease
 
 T = TypeVar("T")
@@ -58,6 +69,9 @@ class Scene:
     epoch: Epoch
     cluster: ClusterName
     salt: str  # a fresh UUID a pass; request ids are made from it, so that the planner rolls no dice
+    beyond_grant: bool = False  # the user goes on after the grant's end
+    seen_user: Instant | None = None  # last sign of life of a user
+    surveyed: frozenset[Zone] = frozenset()  # zones whose complete list this store has taken in before
 
     def request_id(self, name: QrName, verb: str) -> str:
         """The same within a pass. Never the same in two passes: a name that a lost store lets be used again must not
@@ -69,6 +83,20 @@ class Scene:
 
     def pool(self, name: str) -> PoolSpec | None:
         return None if self.spec is None else self.spec.pool(name)
+
+    @property
+    def drain_reason(self) -> str:
+        """Why all slices are to be given back although the spec wants them; "" if they are not."""
+        spec = self.spec
+        if spec is None:
+            return ""
+        until = None if spec.grant is None else spec.grant.until
+        if until is not None and self.now >= until and not self.beyond_grant:
+            return f"the grant ended with {until.plus(-1).iso()[:10]} (UTC); 'tpuctl up --beyond-grant' goes on, billed"
+        if spec.ttl_s is not None and self.seen_user is not None and self.now.since(self.seen_user) >= spec.ttl_s:
+            ago = show_duration(self.now.since(self.seen_user))
+            return f"no command of a user for {ago} (ttl {show_duration(spec.ttl_s)}); 'tpuctl up' goes on"
+        return ""
 
     @property
     def detection(self) -> DetectionSpec:
@@ -136,3 +164,11 @@ class Scene:
 
 def state_text(state: QrState | NodeState | UnrecognisedState) -> str:
     return state.raw if isinstance(state, UnrecognisedState) else state.name
+
+
+def node_text(node: Node) -> str:
+    """`READY`, or `READY, UNHEALTHY_MAINTENANCE` where the service says more."""
+    if node.health is None or node.health is NodeHealth.HEALTHY:
+        return state_text(node.state)
+    health = node.health.raw if isinstance(node.health, UnrecognisedState) else node.health.name
+    return f"{state_text(node.state)}, {health}"

@@ -9,7 +9,8 @@ from tpuctl.base.units import Instant
 from tpuctl.runs.model import RunWant
 from tpuctl.runs.orders import RunDocument
 from tpuctl.spec.checkpoint import expand_dir
-from tpuctl.spec.cluster import ClusterSpec, PoolSpec
+from tpuctl.spec.cluster import ClusterSpec
+from tpuctl.spec.pool import Place, PoolSpec
 from tpuctl.spec.run import RunSpec, UseEntry
 
 MAX_LOSSES = 10  # host faults and losses of contact together. A guess: enough for a bad night, no endless loop.
@@ -27,7 +28,7 @@ def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
     if spec.min_slices > spec.max_slices:
         raise UserError(f"run {spec.name!r}: slices min {spec.min_slices} is more than max {spec.max_slices}")
     pools = _pools(spec, cluster)
-    largest = max(sum(pool.slices for pool in pools if _kind(pool) == _kind(each)) for each in pools)
+    largest = _largest_gang(spec, cluster, pools)
     if spec.min_slices > largest:
         names = ", ".join(pool.name for pool in pools)
         raise UserError(
@@ -36,7 +37,7 @@ def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
         )
     return RunWant(
         tuple(pool.name for pool in pools),
-        tuple(dict.fromkeys(pool.accelerator for pool in pools)),
+        tuple(dict.fromkeys(place.accelerator.name for pool in pools for place in _places(spec, pool))),
         spec.min_slices,
         spec.max_slices,
         spec.max_failures,
@@ -84,8 +85,23 @@ def _pools(spec: RunSpec, cluster: ClusterSpec) -> tuple[PoolSpec, ...]:
 
 
 def _fits(entry: UseEntry, pool: PoolSpec) -> bool:
-    return entry.pool in ("", pool.name) and entry.accelerator in ("", pool.accelerator)
+    return any(_is_for(entry, pool, place) for place in pool.places)
 
 
-def _kind(pool: PoolSpec) -> tuple[str, str]:
-    return pool.accelerator, pool.zone
+def _is_for(entry: UseEntry, pool: PoolSpec, place: Place) -> bool:
+    return entry.pool in ("", pool.name) and entry.accelerator in ("", place.accelerator.name)
+
+
+def _places(spec: RunSpec, pool: PoolSpec) -> tuple[Place, ...]:
+    """Those of the pool that the run may use."""
+    entries = spec.use or (UseEntry(),)
+    return tuple(place for place in pool.places if any(_is_for(entry, pool, place) for entry in entries))
+
+
+def _largest_gang(spec: RunSpec, cluster: ClusterSpec, pools: tuple[PoolSpec, ...]) -> int:
+    """The most slices of one type in one zone that these pools may ever have."""
+    sizes: dict[Place, int] = {}
+    for pool in pools:
+        for place in _places(spec, pool):
+            sizes[place] = sizes.get(place, 0) + cluster.most_slices(pool)
+    return max(sizes.values(), default=0)

@@ -5,41 +5,17 @@ Durations are seconds (`_s` in the names of the code; the YAML keys have no suff
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import Field
 
-from tpuctl.base.ids import ClusterName, PoolName, Zone, is_plain_name
-from tpuctl.base.units import Instant
+from tpuctl.base.ids import ClusterName, Zone
+from tpuctl.spec.model import Model, Tier, When, plain
+from tpuctl.spec.pool import MAX_POOL_SLICES, PoolSpec
 
-Tier = Literal["spot", "on-demand", "reserved"]
 Backend = Literal["gcp", "emulator"]
 Reach = Literal["auto", "direct", "ssh", "iap"]
 MAX_CLUSTER_NAME = 16
-MAX_POOL_NAME = 16
-
-
-def _instant(value: Any) -> Any:
-    return Instant.parse(value) if isinstance(value, str) else value
-
-
-# In JSON an instant is RFC 3339 text, as everywhere in our documents.
-When = Annotated[Instant, BeforeValidator(_instant), PlainSerializer(Instant.iso, return_type=str)]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
-
-
-def plain(limit: int) -> AfterValidator:
-    """Names become parts of file names, labels and resource names: a document from elsewhere is held to them too."""
-
-    def check(name: str) -> str:
-        if not is_plain_name(name, limit):
-            raise ValueError(f"{name!r} is no plain name of at most {limit} letters, digits and dashes")
-        return name
-
-    return AfterValidator(check)
 
 
 class HeadSpec(Model):
@@ -73,15 +49,6 @@ class DetectionSpec(Model):
     rejoin_s: float = 90.0  # how long a SUSPECT slice may take to come back
 
 
-class DeadlineSpec(Model):
-    """None = no deadline."""
-
-    queue_s: float | None = None
-    provision_s: float | None = 7200.0
-    boot_s: float | None = 1200.0
-    join_s: float | None = 600.0
-
-
 class EndpointSpec(Model):
     """Roots; "" = Google's own."""
 
@@ -91,18 +58,11 @@ class EndpointSpec(Model):
     storage: str = ""
 
 
-class PoolSpec(Model):
-    name: Annotated[PoolName, plain(MAX_POOL_NAME)]
-    accelerator: str  # as the API calls it: v4-32, v5litepod-16
-    zones: tuple[Zone, ...] = Field(min_length=1)  # exactly one until the provisioning work
-    tier: Tier = "spot"
-    runtime: str  # filled with the generation's usual one
-    slices: int = Field(ge=0)
-    deadlines: DeadlineSpec = DeadlineSpec()
+class NotifySpec(Model):
+    """Whom to tell. "" = nobody."""
 
-    @property
-    def zone(self) -> Zone:
-        return self.zones[0]
+    command: str = ""  # run on the head by a shell, with a JSON document on its input
+    webhook: str = ""  # URL; the same document is posted to it
 
 
 class ClusterSpec(Model):
@@ -116,7 +76,25 @@ class ClusterSpec(Model):
     network: NetworkSpec = NetworkSpec()
     storage: tuple[tuple[str, str], ...] = ()  # (region prefix, URL); at most one entry until the runs work
     detection: DetectionSpec = DetectionSpec()
+    notify: NotifySpec = NotifySpec()
+    ttl_s: float | None = None  # without a sign of life of a user for so long, all is given back; None = never
     pools: tuple[PoolSpec, ...]
 
     def pool(self, name: str) -> PoolSpec | None:
         return next((pool for pool in self.pools if pool.name == name), None)
+
+    def most_slices(self, pool: PoolSpec) -> int:
+        """How many slices the pool may ever have. `max: grant`: as many as the granted chips make, if nobody else
+        wanted them; what is asked for at a time is the planner's business."""
+        if pool.slices.max is not None:
+            return pool.slices.max
+        entries = () if self.grant is None else self.grant.entries
+        most = 0
+        for entry in entries:
+            sizes = [
+                place.accelerator.chips
+                for place in pool.places
+                if (place.zone, place.accelerator.generation, pool.tier) == (entry.zone, entry.generation, entry.tier)
+            ]
+            most += entry.chips // min(sizes) if sizes else 0
+        return min(most, MAX_POOL_SLICES)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tpuctl.spec.keys import DEADLINE, DURATION, FLAG, NAME, TEXT, TEXTS, Block, Key, one_of, whole
-
-MAX_POOL_SLICES = 1000
+from tpuctl.spec.pool import MAX_POOL_SLICES
 
 HEAD = Block(
     "head",
@@ -83,23 +82,82 @@ DEADLINES = Block(
     ),
 )
 
+VALID = Block(
+    "valid",
+    (
+        Key("after", "Not before this time, e.g. 2026-12-05T08:00:00Z.", TEXT),
+        Key(
+            "until",
+            "A duration: each request is good for so long, and is renewed at once when it expires. Or a time: "
+            "nothing is asked for after it.",
+            TEXT,
+        ),
+    ),
+)
+
+DATA_DISK = Block(
+    "data disk",
+    (
+        Key("disk", "Name of a disk in the slice's zone, or its full path.", TEXT, required=True),
+        Key("mode", "Slices of several hosts can only read.", one_of("read-only", "read-write"), "read-only"),
+    ),
+)
+
+NOTIFY = Block(
+    "notify",
+    (
+        Key("command", "Shell command that the head runs, with a JSON document on its input.", TEXT, '""'),
+        Key("webhook", "URL to which the head posts the same document.", TEXT, '""'),
+    ),
+)
+
+_SLICES = {
+    "anyOf": [
+        whole(0, MAX_POOL_SLICES),
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "min": whole(0, MAX_POOL_SLICES),
+                "max": {"anyOf": [whole(0, MAX_POOL_SLICES), {"const": "grant"}]},
+            },
+            "required": ["max"],
+        },
+    ]
+}
+_PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+
 POOL = Block(
     "pool",
     (
         Key("name", "A plain name of at most 16 characters.", {**NAME, "maxLength": 16}, required=True),
-        Key("accelerator", "Type of its slices, e.g. v4-32; v5e-N means v5litepod-N.", TEXT, required=True),
-        Key("zones", "The zone, as a list of one.", {"type": "array", "items": TEXT, "maxItems": 1}, required=True),
-        Key("tier", "What kind of capacity is asked for; only spot is there yet.", one_of("spot"), "spot"),
+        Key(
+            "accelerator",
+            "Type of its slices, e.g. v4-32; v5e-N means v5litepod-N. A list is in order of preference.",
+            {"anyOf": [TEXT, {**TEXTS, "minItems": 1}]},
+            required=True,
+        ),
+        Key("zones", "Zones, in order of preference.", {**TEXTS, "minItems": 1}, required=True),
+        Key("tier", "What kind of capacity is asked for.", one_of("spot", "on-demand", "reserved"), "spot"),
+        Key("reservation", "Of tier reserved: the reservation's name; empty: any of the project.", TEXT, '""'),
         Key("runtime", "TPU software version; absent: the usual one of the generation.", TEXT),
-        Key("slices", "How many slices are wanted.", whole(0, MAX_POOL_SLICES), required=True),
+        Key(
+            "slices",
+            "How many slices are wanted: a number, or `{min: 0, max: 4}`: more than min while queued runs want them, "
+            "and `max: grant` as many as the grant has chips for.",
+            _SLICES,
+            required=True,
+        ),
         Key(
             "idle",
-            "When unused slices are given back.",
-            one_of("never"),
+            "Slices above min are given back after so long without a run. A granted spot slice costs nothing.",
+            {"anyOf": [DURATION, {"const": "never"}]},
             "never",
-            later="giving back idle slices",
-            already=("never",),
         ),
+        Key("valid", "When the service may fulfil a request.", block=VALID),
+        Key("labels", "Labels of its nodes, besides ours.", _PAIRS, "{}"),
+        Key("metadata", "Metadata attributes of its hosts, besides ours.", _PAIRS, "{}"),
+        Key("data_disks", "Disks attached to its hosts.", each=DATA_DISK),
         Key("deadlines", "When a slice that does not come on is given up and asked for anew.", block=DEADLINES),
     ),
     {
@@ -147,7 +205,13 @@ CLUSTER = Block(
             "{}",
         ),
         Key("egress", "A limit on traffic that costs.", {"type": "object"}, later="limits on traffic that costs"),
-        Key("notify", "Who is told.", {"type": "object"}, later="notifications"),
+        Key("notify", "Who is told of paused pools, ended runs, a grant that ends, passes that stop.", block=NOTIFY),
+        Key(
+            "ttl",
+            "Without a command of a user for so long, all slices are given back.",
+            DEADLINE,
+            "none",
+        ),
         Key("detection", "How soon losses are believed.", block=DETECTION),
         Key("pools", "The slices wanted.", each=POOL, required=True),
     ),

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tpuctl.spec.cluster import ClusterSpec, Model
+from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.errors import Problem, SpecError
+from tpuctl.spec.model import Model
 from tpuctl.spec.run import RunSpec
 
 Spec = TypeVar("Spec", bound=Model)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from tpuctl.base.ids import Zone
 from tpuctl.base.units import Instant
-from tpuctl.spec.accelerators import GENERATIONS, Accelerator, canonical_generation
-from tpuctl.spec.cluster import ClusterSpec, GrantEntry, GrantSpec, PoolSpec, Tier
+from tpuctl.spec.accelerators import GENERATIONS, canonical_generation
+from tpuctl.spec.cluster import ClusterSpec, GrantEntry, GrantSpec
 from tpuctl.spec.errors import GrantOverError
 from tpuctl.spec.fields import Fields, Problems, shown
-from tpuctl.spec.tree import Mapping, Node, Scalar
+from tpuctl.spec.model import Tier
+from tpuctl.spec.pool_yaml import PlacedPool
+from tpuctl.spec.tree import Node, Scalar
 
 TIERS = ("spot", "on-demand", "reserved")
 _MOST_CHIPS = 1_000_000
 _DAY_S = 86400.0
 
-
-@dataclass(frozen=True, slots=True)
-class PlacedPool:
-    spec: PoolSpec
-    accelerator: Accelerator | None  # None: refused already
-    node: Mapping
+Key = tuple[str, str, str]  # zone, generation, tier
 
 
 def read_grant(top: Fields) -> GrantSpec | None:
@@ -92,33 +88,72 @@ def _place(problems: Problems, key: Scalar) -> tuple[Zone, str, Tier] | None:
 
 
 def check_pools(grant: GrantSpec, pools: Sequence[PlacedPool], problems: Problems) -> None:
-    """Each pool must lie inside the grant, and all pools of one entry together within its chips."""
-    asked: dict[tuple[str, str, str], int] = {}
+    """Each pool must lie inside the grant, and what all pools always want must fit into it together."""
+    chips = {_key(entry): entry.chips for entry in grant.entries}
+    asked: list[tuple[frozenset[Key], int]] = []
     for pool in pools:
-        if pool.accelerator is None or not pool.spec.zone:
+        if not pool.accelerators or not pool.zones:
             continue  # refused already
-        key = (pool.spec.zone, pool.accelerator.generation, pool.spec.tier)
-        place = "/".join(key)
-        at = pool.node.key("slices") or pool.node
-        granted = next(
-            (entry.chips for entry in grant.entries if (entry.zone, entry.generation, entry.tier) == key), None
-        )
-        if granted is None:
-            known = ", ".join(f"{each.zone}/{each.generation}/{each.tier}" for each in grant.entries) or "nothing"
-            problems.add(
-                pool.node.key("zones") or pool.node,
-                f"pool {pool.spec.name!r} is outside the grant: {place} is not granted, {known} is; it would be billed",
-            )
+        keys = _granted_keys(pool, chips, problems)
+        if not keys:
             continue
-        chips = pool.spec.slices * pool.accelerator.chips
-        before = asked.get(key, 0)
-        asked[key] = before + chips
-        if before <= granted < before + chips:  # told once, at the pool that goes over
-            others = f", with the pools above {before + chips}," if before else ""
+        wanted = pool.spec.slices.min * min(each.chips for each in pool.accelerators)
+        # What may only lie within these entries has to fit into them, whatever the other pools take.
+        before = sum(each for other, each in asked if other <= keys)
+        granted = sum(chips[key] for key in keys)
+        asked.append((keys, wanted))
+        if before <= granted < before + wanted:  # told once, at the pool that goes over
+            others = f", with the pools above {before + wanted}," if before else ""
+            kind = " or ".join(pool.spec.accelerators)
             problems.add(
-                at,
-                f"pool {pool.spec.name!r} asks for {pool.spec.slices} x {pool.spec.accelerator} = {chips} chips"
-                f"{others} of {granted} granted in {place}; lower slices",
+                pool.node.key("slices") or pool.node,
+                f"pool {pool.spec.name!r} asks for {pool.spec.slices.min} x {kind} = {wanted} chips"
+                f"{others} of {granted} granted in {_places(keys)}; lower slices",
+            )
+
+
+def _granted_keys(pool: PlacedPool, chips: Mapping[Key, int], problems: Problems) -> frozenset[Key]:
+    """The entries that the pool may use; a zone or a type that leads to none is complained of."""
+    keys = {
+        (zone, each): (str(zone), each.generation, str(pool.spec.tier))
+        for zone in pool.zones
+        for each in pool.accelerators
+    }
+    useless = [
+        (pool.node.key("zones"), str(zone), [key for (at, _), key in keys.items() if at == zone]) for zone in pool.zones
+    ]
+    useless += [
+        (pool.node.key("accelerator"), each.name, [key for (_, made), key in keys.items() if made == each])
+        for each in pool.accelerators
+    ]
+    for at, what, reached in useless:
+        if not any(key in chips for key in reached):
+            known = ", ".join("/".join(key) for key in chips) or "nothing"
+            several = "" if len(reached) == 1 else f" ({what})"
+            problems.add(
+                at or pool.node,
+                f"pool {pool.spec.name!r}{several} is outside the grant: {_places(reached)} is not granted, "
+                f"{known} is; it would be billed",
+            )
+            return frozenset()
+    return frozenset(key for key in keys.values() if key in chips)
+
+
+def _key(entry: GrantEntry) -> Key:
+    return (entry.zone, entry.generation, entry.tier)
+
+
+def _places(keys: Iterable[Key]) -> str:
+    return " and ".join(sorted("/".join(key) for key in keys))
+
+
+def check_open_ends(grant: GrantSpec | None, pools: Sequence[PlacedPool], problems: Problems) -> None:
+    """`max: grant` needs one."""
+    for pool in pools:
+        if grant is None and pool.spec.slices.max is None:
+            problems.add(
+                pool.node.key("slices") or pool.node,
+                f"pool {pool.spec.name!r}: max is the grant, and there is none; write a number",
             )
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from tpuctl.base.errors import UserError
 from tpuctl.base.units import Instant
 from tpuctl.spec.accelerators import accelerator
-from tpuctl.spec.cluster import ClusterSpec, PoolSpec
+from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.errors import SpecError
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.spec.run import RunSpec, UseEntry
 from tpuctl.spec.yaml import check_grant, lint_run, load_cluster, load_run
 
@@ -55,10 +56,17 @@ def _lines(path: Path, error: UserError) -> list[str]:
 def about_cluster(spec: ClusterSpec) -> str:
     """`cluster lab: v4 2 x v4-32 (64 chips)`."""
     pools = [
-        f"{pool.name} {pool.slices} x {pool.accelerator} ({pool.slices * accelerator(pool.accelerator).chips} chips)"
+        f"{pool.name} {pool.slices} x {' or '.join(pool.accelerators)} ({_chips(spec, pool)} chips)"
         for pool in spec.pools
     ]
     return f"cluster {spec.cluster}: {', '.join(pools) or 'no pools'}"
+
+
+def _chips(spec: ClusterSpec, pool: PoolSpec) -> str:
+    """`64`, or `0 to 128` where sizes or numbers may differ."""
+    sizes = [accelerator(name).chips for name in pool.accelerators]
+    least, most = pool.slices.min * min(sizes), spec.most_slices(pool) * max(sizes)
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def misfits_of(run: RunSpec, cluster: ClusterSpec) -> list[str]:
@@ -67,7 +75,7 @@ def misfits_of(run: RunSpec, cluster: ClusterSpec) -> list[str]:
     An accelerator type that no pool has is no misfit while another entry of `use` fits: a run may serve many clusters.
     """
     misfits = list[str]()
-    known = ", ".join(f"{pool.name} ({pool.accelerator})" for pool in cluster.pools) or "none"
+    known = ", ".join(f"{pool.name} ({' or '.join(pool.accelerators)})" for pool in cluster.pools) or "none"
     for name in (entry.pool for entry in run.use if entry.pool and cluster.pool(entry.pool) is None):
         misfits.append(f"use: cluster {cluster.cluster!r} has no pool {name!r} (pools: {known})")
     fitting = [pool for pool in cluster.pools if not run.use or any(_fits(entry, pool) for entry in run.use)]
@@ -76,8 +84,10 @@ def misfits_of(run: RunSpec, cluster: ClusterSpec) -> list[str]:
     # A gang has one accelerator type and one zone, but may come from several pools.
     sizes = dict[tuple[str, str], int]()
     for pool in fitting:
-        key = (pool.zone, pool.accelerator)
-        sizes[key] = sizes.get(key, 0) + pool.slices
+        for place in pool.places:
+            key = (place.zone, place.accelerator.name)
+            if not run.use or any(_fits_type(entry, pool, key[1]) for entry in run.use):
+                sizes[key] = sizes.get(key, 0) + cluster.most_slices(pool)
     if fitting and run.min_slices > max(sizes.values()):
         misfits.append(
             f"slices: {run.min_slices} are wanted, but no type in one zone has more than {max(sizes.values())}; "
@@ -92,4 +102,8 @@ def misfits_of(run: RunSpec, cluster: ClusterSpec) -> list[str]:
 
 
 def _fits(entry: UseEntry, pool: PoolSpec) -> bool:
-    return pool.name == entry.pool if entry.pool else pool.accelerator == entry.accelerator
+    return any(_fits_type(entry, pool, name) for name in pool.accelerators)
+
+
+def _fits_type(entry: UseEntry, pool: PoolSpec, name: str) -> bool:
+    return pool.name == entry.pool if entry.pool else name == entry.accelerator

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from tpuctl.spec.checkpoint import dir_problem
-from tpuctl.spec.cluster import Model, plain
+from tpuctl.spec.model import Model, plain
 
 MAX_RUN_NAME = 40  # `<run>-<epoch>-<k>` is the name of a Ray job and has room in every label
 MOST_SLICES = 1000

@@ -76,6 +76,12 @@ class Incarnation:
     delete_reason: str = ""
     error_kind: str = ""  # CloudError.kind of the last refusal
     error_text: str = ""
+    tier: str = "spot"  # what was asked for: spot, on-demand or reserved
+    not_before: Instant | None = None  # start of the window in which the service may fulfil the request
+    expires_at: Instant | None = None  # end of the window in which the service may fulfil the request
+    idle_since: Instant | None = None  # without a run since then; only kept for pools that give back
+    ended_at: Instant | None = None  # when it ceased to be living
+    was_lost: bool = False  # the service took it
 
     @property
     def slice_name(self) -> SliceName:

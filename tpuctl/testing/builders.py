@@ -9,7 +9,8 @@ from tpuctl.base.ids import ClusterName, Epoch, IncarnationId, PoolName, QrName,
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known, Listing, Node, NodeState, QrState, QueuedResource, Unknown, UnrecognisedState
 from tpuctl.fleet.model import FleetView, RayHost, RayTable, RayView, ZoneView
-from tpuctl.spec.cluster import ClusterSpec, GrantEntry, GrantSpec, HeadSpec, PoolSpec
+from tpuctl.spec.cluster import ClusterSpec, GrantEntry, GrantSpec, HeadSpec
+from tpuctl.spec.pool import PoolSpec
 from tpuctl.store.records import Incarnation, Intent, Phase, Run, RunState
 from tpuctl.testing.clock import START
 

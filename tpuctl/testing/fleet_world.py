@@ -78,7 +78,7 @@ class FleetWorld:
             self.wrap_tpu(self.tpu),
             self.clock,
             self._chance,
-            lambda _row, _pool: {"tpuctl-config": "{}"},
+            lambda _row: {"tpuctl-config": "{}"},
             self.hosts.view,
             parallel=1,
         )
