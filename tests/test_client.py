@@ -78,7 +78,12 @@ CALLS: list[tuple[Callable[[AgentClient], object], str, str, Any]] = [
     (lambda c: c.health(), "GET", "/v1/health", None),
     (lambda c: c.head(), "GET", "/v1/head", None),
     (lambda c: c.status(), "GET", "/v1/status", None),
-    (lambda c: c.put_spec({"a": 1}, "a: 1"), "PUT", "/v1/spec", {"document": {"a": 1}, "text": "a: 1"}),
+    (
+        lambda c: c.put_spec({"a": 1}, "a: 1"),
+        "PUT",
+        "/v1/spec",
+        {"document": {"a": 1}, "text": "a: 1", "beyond_grant": False},
+    ),
     (lambda c: c.start_pass(wait=True, timeout_s=9.0), "POST", "/v1/pass", {"wait": True, "timeout_s": 9.0}),
     (lambda c: c.down(wait_runs=True), "POST", "/v1/down", {"wait_runs": True}),
     (lambda c: c.down_state(), "GET", "/v1/down", None),

@@ -216,18 +216,25 @@ def build_head(here: Basis, spec: ClusterSpec, say: Say = lambda _: None) -> Hea
     )
 
 
-def build_bring_up(here: Basis, file: Path, say: Say) -> BringUp:
-    """For `up`, and for `reconcile` away from the head."""
+def build_bring_up(here: Basis, file: Path, say: Say, *, beyond_grant: bool | None = None) -> BringUp:
+    """For `up`, and for `reconcile` away from the head, which says nothing of `beyond_grant`.
+
+    Raises GrantOverError when the user asks for what would be billed after the grant's end, and did not say so.
+    """
     import json
 
     from tpuctl.client import AgentClient
     from tpuctl.head.bring_up import BringUp, SpecText
     from tpuctl.spec.document import dump
-    from tpuctl.spec.yaml import load_cluster
+    from tpuctl.spec.yaml import check_grant, load_cluster
 
     spec = load_cluster(file)
+    if beyond_grant is False:
+        check_grant(spec, here.clock.now())
     home = build_head(here, spec, say)
-    text = SpecText(json.loads(dump(spec)), file.read_text(), sum(pool.slices.min for pool in spec.pools))
+    text = SpecText(
+        json.loads(dump(spec)), file.read_text(), sum(pool.slices.min for pool in spec.pools), bool(beyond_grant)
+    )
     return BringUp(
         home,
         lambda found: AgentClient(found.address, found.token, renew_token=home.read_token),
@@ -272,6 +279,7 @@ def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuil
     from tpuctl.base.ids import ClusterName, Epoch
     from tpuctl.fleet.metadata import node_metadata
     from tpuctl.fleet.pass_ import OnePass, PassTools
+    from tpuctl.runs.demand import demand_of
     from tpuctl.store.database import Store
     from tpuctl.store.lock import PassLock
 
@@ -289,6 +297,7 @@ def build_pass(here: Basis, store_dir: Path, epoch: str, ray_url: str, *, rebuil
             here.chance,
             node_metadata(world),
             lambda: _ray_view(here, store_dir, ray_url),
+            demand=demand_of,
         )
         yield OnePass(tools, ClusterName(world.cluster), Epoch(epoch))
     finally:

@@ -105,9 +105,9 @@ class AgentClient:
         """The `status --json` document."""
         return self._json("GET", "/v1/status")
 
-    def put_spec(self, document: Mapping[str, Any], text: str) -> Document:
-        """`{digest, changed}`. The cluster is wanted from now on."""
-        return self._json("PUT", "/v1/spec", {"document": document, "text": text})
+    def put_spec(self, document: Mapping[str, Any], text: str, *, beyond_grant: bool = False) -> Document:
+        """`{digest, changed}`. The cluster is wanted from now on; `beyond_grant`: after the grant's end too."""
+        return self._json("PUT", "/v1/spec", {"document": document, "text": text, "beyond_grant": beyond_grant})
 
     def start_pass(self, *, wait: bool = False, timeout_s: float = 120.0) -> Document:
         """`{exit, summary}`; without `wait` the answer comes at once."""

@@ -213,7 +213,7 @@ def test_interrupt_exits_130_and_names_what_may_exist(
 
         run = up
 
-    monkeypatch.setattr(composition, verb, lambda *given: Interrupted(original(*given).home))
+    monkeypatch.setattr(composition, verb, lambda *given, **named: Interrupted(original(*given, **named).home))
 
     result = run(*arguments)
 

@@ -46,7 +46,7 @@ class Scripted:
         phases = self.phases.pop(0) if len(self.phases) > 1 else self.phases[0]
         return {"slices": [{"name": f"v4-{n}", "phase": phase} for n, phase in enumerate(phases)]}
 
-    def put_spec(self, document: Mapping[str, Any], text: str) -> dict[str, Any]:
+    def put_spec(self, document: Mapping[str, Any], text: str, *, beyond_grant: bool = False) -> dict[str, Any]:
         self._hear(f"spec {document['cluster']}")
         return {}
 
@@ -82,7 +82,7 @@ def test_booting_agent_is_waited_for_and_told_after_two_seconds(world: World) ->
 
 def test_lost_answer_to_the_spec_is_asked_for_again(world: World) -> None:
     class Once(Scripted):
-        def put_spec(self, document: Mapping[str, Any], text: str) -> dict[str, Any]:
+        def put_spec(self, document: Mapping[str, Any], text: str, *, beyond_grant: bool = False) -> dict[str, Any]:
             if "spec" not in self.heard:
                 self.heard.append("spec")
                 raise AgentUnreachableError("reset", sent=True)

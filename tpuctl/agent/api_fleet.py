@@ -61,10 +61,12 @@ class FleetCalls:
         return web.json_response(status_document(picture, home.clock.now()))
 
     async def put_spec(self, request: web.Request) -> web.StreamResponse:
-        body = await json_body(request, document=(dict, str), text=(str, type(None)))
-        home = self._home
+        body = await json_body(request, document=(dict, str), text=(str, type(None)), beyond_grant=(bool, type(None)))
+        home, beyond = self._home, bool(body.get("beyond_grant"))
         answer = await home.records.do(
-            lambda store: put_spec(store, body["document"], home.identity.cluster, home.clock.now())
+            lambda store: put_spec(
+                store, body["document"], home.identity.cluster, home.clock.now(), beyond_grant=beyond
+            )
         )
         if answer["changed"]:
             self._passes.ask("the spec changed")

@@ -16,6 +16,7 @@ from tpuctl.agent.places import Places
 from tpuctl.base.chance import Chance
 from tpuctl.base.ids import ClusterName, QrName, RunName
 from tpuctl.base.units import Instant
+from tpuctl.fleet.pass_ import BEYOND_GRANT
 from tpuctl.runs.submit import mint_run_id
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import digest as digest_of
@@ -105,8 +106,14 @@ def cancel(store: Store, name: str, now: Instant) -> RunState:
         return run.state
 
 
-def put_spec(store: Store, document: Any, cluster: ClusterName, now: Instant) -> dict[str, Any]:
-    """Store the spec and mark the cluster wanted. Raises SpecError; ConflictError for another cluster's spec."""
+def put_spec(
+    store: Store, document: Any, cluster: ClusterName, now: Instant, *, beyond_grant: bool = False
+) -> dict[str, Any]:
+    """Store the spec and mark the cluster wanted. Raises SpecError; ConflictError for another cluster's spec.
+
+    A changed spec is the user's word to try anew what only such a change could mend. `beyond_grant` holds until the
+    spec is sent without it.
+    """
     spec = read_cluster(as_text(document))
     if spec.cluster != cluster:
         raise ConflictError(f"this head is of cluster {cluster!r}, the spec of {spec.cluster!r}")
@@ -114,7 +121,9 @@ def put_spec(store: Store, document: Any, cluster: ClusterName, now: Instant) ->
     with store.transaction() as tx:
         stored = tx.spec()
         changed = stored is None or stored.digest != digest or tx.meta("wanted") != "up" or is_leaving(tx)
+        tx.put_meta(BEYOND_GRANT, "yes" if beyond_grant else "no")
         if changed:
+            tx.clear_endless_holds(now)
             tx.put_spec(dump(spec), digest, now)
             tx.put_meta("wanted", "up")
             tx.put_meta("down_options", "{}")

@@ -41,12 +41,15 @@ def up(
     timeout: Annotated[
         str, typer.Option("--timeout", help="How long --wait first|all may take: 90s, 2h, none.")
     ] = "none",
+    beyond_grant: Annotated[
+        bool, typer.Option("--beyond-grant", help="Go on after the grant's last day: slices are billed then.")
+    ] = False,
     state_dir: StateDir = None,
 ) -> None:
     from tpuctl import app
 
     limit_s = seconds(timeout, "--timeout")
-    bring_up = app.build_bring_up(app.basis(state_dir), file, say)
+    bring_up = app.build_bring_up(app.basis(state_dir), file, say, beyond_grant=beyond_grant)
     names = bring_up.home.want.names
     try:
         with sigterm_interrupts():

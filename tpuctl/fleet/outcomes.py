@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 
 from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
-from tpuctl.base.ids import QrName
+from tpuctl.base.ids import QrName, Zone
 from tpuctl.cloud.errors import CloudError, ConflictError, TransientError
 from tpuctl.fleet.calls import Accepted, Ours, Outcome, Taken
 from tpuctl.fleet.creation import UNTIL_SPEC_CHANGES
 from tpuctl.fleet.lifecycle import NAME_CONFLICT
 from tpuctl.fleet.room import QUOTA_FULL
 from tpuctl.store.database import Store, Transaction
-from tpuctl.store.records import Event, Incarnation, Intent, ZoneHold
+from tpuctl.store.records import ENDLESS_S, Event, Incarnation, Intent, ZoneHold
 
 _PROJECT_WIDE = frozenset({"rate-limited", "api-disabled", "credentials"})
 _ZONE_WIDE = frozenset({"permission", "location-policy"})
 JITTER = 0.25
+TYPE_NOT_IN_ZONE = "type-not-in-zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ def _refused(
         return Recorded(text)
     tx.add_event(Event(clock.now(), "refused", row.name, f"{error.kind}: {text}"))
     zone, accelerator = _scope(row, error)
-    if error.kind not in UNTIL_SPEC_CHANGES and not (error.kind == QUOTA_FULL and _leftovers(tx, row)):
-        until = clock.now().plus(error.pause_s * (1 + JITTER * chance.unit()))
-        tx.put_zone_hold(ZoneHold(row.zone, accelerator, error.kind, until, text))
+    concerns_place = error.kind == TYPE_NOT_IN_ZONE or error.kind not in UNTIL_SPEC_CHANGES
+    if concerns_place and not (error.kind == QUOTA_FULL and _leftovers(tx, row)):
+        until = clock.now().plus(min(error.pause_s, 2 * ENDLESS_S) * (1 + JITTER * chance.unit()))
+        tx.put_zone_hold(ZoneHold(Zone(zone), accelerator, error.kind, until, text))
     return Recorded(text, (zone, accelerator))
 
 

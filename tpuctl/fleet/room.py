@@ -15,10 +15,9 @@ from tpuctl.fleet.pools import digest_of
 from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator
 from tpuctl.spec.cluster import GrantSpec
 from tpuctl.spec.pool import Place, PoolSpec
-from tpuctl.store.records import Intent
+from tpuctl.store.records import ENDLESS_S, Intent
 
 QUOTA_FULL = "quota-full"
-NEVER_S = 10 * 365 * 86400.0  # a pause that is longer ends with a change of the spec, not with time
 
 Key = tuple[Zone, str, str]  # zone, generation, tier
 
@@ -81,7 +80,7 @@ def pause(place: Place, records: FleetRecords, draft: Draft) -> str:
         if hold.until <= scene.now or (hold.kind == QUOTA_FULL and draft.has_leftovers(place.zone)):
             continue
         left_s = hold.until.since(scene.now)
-        how_long = "until the spec changes" if left_s > NEVER_S else f"for another {show_duration(left_s)}"
+        how_long = "until the spec changes" if left_s > ENDLESS_S else f"for another {show_duration(left_s)}"
         return f"{hold.kind} {how_long}: {hold.text}"
     return ""
 

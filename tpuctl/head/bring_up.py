@@ -27,7 +27,7 @@ class UpAgent(Protocol):
 
     def status(self) -> dict[str, Any]: ...
 
-    def put_spec(self, document: Mapping[str, Any], text: str) -> dict[str, Any]: ...
+    def put_spec(self, document: Mapping[str, Any], text: str, *, beyond_grant: bool = False) -> dict[str, Any]: ...
 
     def start_pass(self, *, wait: bool = False, timeout_s: float = 120.0) -> dict[str, Any]: ...
 
@@ -39,7 +39,8 @@ Connect = Callable[[FoundHead], UpAgent]
 class SpecText:
     document: Mapping[str, Any]
     text: str
-    slices: int  # of all pools
+    slices: int  # that all pools always want
+    beyond_grant: bool = False  # the user goes on after the grant's end
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class BringUp:
     def up(self, wait: Wait, limit_s: float | None) -> FoundHead:
         """Returns when what `wait` names is there. Raises RetryLaterError past the limit: all goes on by itself."""
         found, agent = self._answering_head(only_lost=False)
-        self._patiently(lambda: agent.put_spec(self.spec.document, self.spec.text))
+        self._patiently(lambda: agent.put_spec(self.spec.document, self.spec.text, beyond_grant=self.spec.beyond_grant))
         self._patiently(lambda: agent.start_pass(wait=False))
         self.say(f"head {found.instance.name} at {found.address} has the spec")
         if wait != "head":
@@ -66,7 +67,9 @@ class BringUp:
         if found.built and not agent.head().get("has_spec"):
             # Only where nothing is known. Records that came back with their disk are newer than a file here may be, and
             # sending the spec says that the cluster is wanted, which a `down` may have ended.
-            self._patiently(lambda: agent.put_spec(self.spec.document, self.spec.text))
+            self._patiently(
+                lambda: agent.put_spec(self.spec.document, self.spec.text, beyond_grant=self.spec.beyond_grant)
+            )
         answer = agent.start_pass(wait=True, timeout_s=deadline_s)
         return int(answer.get("exit") or 0), str(answer.get("summary") or "")
 
@@ -115,7 +118,11 @@ class BringUp:
                     found, agent = self._answering_head(only_lost=True)
                     heard_s = waiting.lasted_s
                     if found.built:
-                        self._patiently(partial(agent.put_spec, self.spec.document, self.spec.text))
+                        self._patiently(
+                            partial(
+                                agent.put_spec, self.spec.document, self.spec.text, beyond_grant=self.spec.beyond_grant
+                            )
+                        )
                     continue
             if ready >= wanted:
                 return

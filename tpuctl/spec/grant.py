@@ -164,5 +164,5 @@ def check_grant(spec: ClusterSpec, now: Instant) -> None:
         last = until.plus(-1).iso()[:10]
         raise GrantOverError(
             f"the grant of cluster {spec.cluster!r} ended with {last} (UTC); after it slices are billed. "
-            "Correct grant.until, or write 'grant: none' to go on without one"
+            "Correct grant.until; 'tpuctl up --beyond-grant' goes on, billed; 'tpuctl down' ends the cluster"
         )

@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Mapping
 
 from tpuctl.base.ids import Epoch, PoolName, QrName, SliceName, Zone
+from tpuctl.base.units import Instant
 from tpuctl.store.errors import SliceHeldError
-from tpuctl.store.records import Incarnation, PassRecord, Phase, ZoneHold
+from tpuctl.store.records import ENDLESS_S, Incarnation, PassRecord, Phase, ZoneHold
 from tpuctl.store.rows import columns_of, from_row, insert_of, to_values, upsert_of
 
 # A pass a minute: a week of them.
@@ -87,6 +88,10 @@ class FleetRows:
         """Something was created there: what held it back is over."""
         sql = "DELETE FROM zone_holds WHERE zone = ? AND accelerator = ?"
         self._connection.execute(sql, (zone, accelerator))
+
+    def clear_endless_holds(self, now: Instant) -> None:
+        """Those that wait for a change of the spec and not for a time."""
+        self._connection.execute("DELETE FROM zone_holds WHERE until > ?", (now.plus(ENDLESS_S).unix_s,))
 
     def last_pass(self) -> PassRecord | None:
         row = self._connection.execute("SELECT * FROM passes ORDER BY id DESC LIMIT 1").fetchone()

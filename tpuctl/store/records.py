@@ -171,9 +171,13 @@ class Event:
     text: str
 
 
+# A pause that is longer ends with a change of the spec, not with time.
+ENDLESS_S = 10 * 365 * 86400.0
+
+
 @dataclass(frozen=True, slots=True)
 class ZoneHold:
-    """Creates of this kind are paused in this zone until then."""
+    """Creates of this kind are paused in this zone until then. Zone or accelerator `*`: in all, of all types."""
 
     zone: Zone
     accelerator: str

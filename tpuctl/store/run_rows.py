@@ -81,6 +81,7 @@ class RunRows:
                 raise LeaseTakenError(f"run {run_id} cannot have slice {slice_name}: {obstacle}")
         statement = insert_of("leases", Lease)
         for slice_name, incarnation in slices:
+            self._connection.execute("UPDATE incarnations SET idle_since = NULL WHERE name = ?", (incarnation,))
             lease = Lease(slice_name, incarnation, run_id, attempt, now)
             try:
                 self._connection.execute(statement, to_values(lease))

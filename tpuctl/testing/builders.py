@@ -125,8 +125,10 @@ def a_fleet_view(*zones: ZoneView, ray: RayView | None = None) -> FleetView:
 
 def a_pool(name: str = POOL, **changes: Any) -> PoolSpec:
     """One slice of v4-16: two hosts of four chips."""
+    if "accelerator" in changes:
+        changes["accelerators"] = (changes.pop("accelerator"),)
     values: dict[str, Any] = {
-        "accelerator": "v4-16",
+        "accelerators": ("v4-16",),
         "zones": (ZONE,),
         "runtime": "tpu-ubuntu2204-base",
         "slices": 1,
