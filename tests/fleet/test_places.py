@@ -123,7 +123,7 @@ def test_a_refused_request_moves_to_the_next_place_under_a_new_name() -> None:
     assert places(made) == [(SECOND, "v4-16")]
     assert made.creates[0].incarnation.n == 2
     assert made.deletes == ()  # a refusal left nothing behind
-    assert "us-central2-b refused (no-capacity): v4-16 in us-east1-d is next" in made.creates[0].reason
+    assert "us-central2-b: refused (no-capacity); v4-16 in us-east1-d is next" in made.creates[0].reason
     (gone,) = [change.after for change in made.changes if change.after.name == refused.name]
     assert gone.phase is Phase.GONE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tpuctl.base.ids import IncarnationId, PoolName
@@ -42,6 +42,8 @@ class Creation:
         self._seen = seen
         self._budget = Budget(draft, spec.grant)
         self._ready = {row.pool for row in draft.rows if row.phase is Phase.READY}
+        # What concerns a place and not the slot is looked up once a pass, however many slots ask.
+        self._troubles: dict[tuple[PoolName, Place], _Reason | None] = {}
 
     def plan(self, wants: Mapping[PoolName, PoolWant]) -> None:
         for pool in self._spec.pools:
@@ -87,7 +89,7 @@ class Creation:
         here = Place(row.zone, accelerator(row.accelerator))
         refused = row.intent is Intent.REFUSED
         reason = self._why_not(pool, here, row.slot, has_row=not refused)
-        if refused and reason is not None and row.error_kind != NAME_CONFLICT and self._move_on(pool, row, former):
+        if reason is not None and row.error_kind != NAME_CONFLICT and self._move_on(pool, row, former):
             return
         if refused and row.error_kind in UNTIL_SPEC_CHANGES:
             self._draft.hold(row.name, f"refused until the spec changes: {row.error_text}", is_problem=True)
@@ -103,16 +105,18 @@ class Creation:
         self._draft.create(Create(row, pool, names, text))
 
     def _move_on(self, pool: PoolSpec, row: Incarnation, former: tuple[Incarnation, ...]) -> bool:
-        """Ask elsewhere for what was refused here: a refusal left nothing behind, so no name is doubled."""
+        """Ask elsewhere for what was refused here, or never sent: neither left anything behind, so no slot is filled
+        twice."""
         found = self._place_for(pool, row.slot)
         if isinstance(found, _Reason):
             return False
-        self._draft.doom(row.name, f"refused ({row.error_kind}): {found} is next")
+        what = f"refused ({row.error_kind})" if row.intent is Intent.REFUSED else "never sent"
+        self._draft.doom(row.name, f"{what}: {found} is next")
         self._budget.take(found, pool.tier)
         new = self._new_row(pool, row.slot, found)
         self._draft.put(new)
         names = tuple(each.name for each in former)
-        self._draft.create(Create(new, pool, names, f"{row.zone} refused ({row.error_kind}): {found} is next"))
+        self._draft.create(Create(new, pool, names, f"{row.zone}: {what}; {found} is next"))
         return True
 
     def _asked_anew(self, pool: PoolSpec, row: Incarnation) -> Incarnation:
@@ -176,15 +180,25 @@ class Creation:
         if not scene.sees_all_of(place.zone):
             # The failed list itself is told as the problem, once.
             return _Reason(f"{place.zone} could not be listed; what is missing there may exist", is_problem=False)
-        slots: Iterable[int] = (slot,) if pool.name in self._ready else range(self._spec.most_slices(pool))
+        if pool.name in self._ready and (text := fruitless_text(pool, place, (slot,), draft)):
+            return _Reason(text, is_problem=True)
+        if (pool.name, place) not in self._troubles:
+            self._troubles[pool.name, place] = self._trouble_with(pool, place)
+        if (trouble := self._troubles[pool.name, place]) is not None:
+            return trouble
+        if not has_row and (text := self._budget.obstacle(place, pool.tier)):
+            return _Reason(text, is_problem=not any(row.phase.is_over for row in draft.rows))
+        return None
+
+    def _trouble_with(self, pool: PoolSpec, place: Place) -> _Reason | None:
+        draft = self._draft
+        slots = () if pool.name in self._ready else range(self._spec.most_slices(pool))
         if text := fruitless_text(pool, place, slots, draft):
             return _Reason(text, is_problem=True)
         if text := pause(place, self._records, draft):
             return _Reason(text, is_problem=False)
-        if text := slowed_down(place, draft.all_rows, scene.now):
+        if text := slowed_down(place, draft.all_rows, draft.scene.now):
             return _Reason(text, is_problem=False)
-        if not has_row and (text := self._budget.obstacle(place, pool.tier)):
-            return _Reason(text, is_problem=not any(row.phase.is_over for row in draft.rows))
         return None
 
     def _state_is_unknown(self, row: Incarnation) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tpuctl.base.chance import SeededChance
-from tpuctl.base.ids import Epoch, IncarnationId, QrName
+from tpuctl.base.ids import Epoch, IncarnationId, PoolName, QrName
 from tpuctl.cloud.model import QrRequest, TpuApi
 from tpuctl.cloud.tpu import RestTpu
 from tpuctl.emulator.scenario import Latencies, Settings
@@ -41,6 +41,7 @@ class FleetWorld:
         self.tpu: TpuApi = RestTpu(
             EmulatedCloud.ENDPOINT, "test-project", self.clock, adapter=self.emulated.adapter(), timeout_s=20.0
         )
+        self.demand: dict[PoolName, int] = {}  # chips that queued runs would fill
         self.wrap_tpu: Callable[[TpuApi], TpuApi] = lambda tpu: tpu
         self.store = Store.open(directory / "store.sqlite3", clock=self.clock, create=True)
         self.want(spec or a_cluster_spec())
@@ -80,6 +81,7 @@ class FleetWorld:
             self._chance,
             lambda _row: {"tpuctl-config": "{}"},
             self.hosts.view,
+            demand=lambda _runs, _spec: self.demand,
             parallel=1,
         )
         return run_pass(tools, cluster=CLUSTER, epoch=self.epoch, deadline_s=deadline_s, dry_run=dry_run)
