@@ -11,10 +11,9 @@ from tpuctl.base.ids import PoolName, RunId, Zone
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import NodeHealth, NodeState, QrState, Unknown
 from tpuctl.fleet.model import FleetRecords, FleetView, Plan
-from tpuctl.fleet.places import YOUNG_S
 from tpuctl.fleet.plan import plan_fleet
 from tpuctl.fleet.pools import digest_of
-from tpuctl.spec.cluster import ClusterSpec, GrantEntry, GrantSpec
+from tpuctl.spec.cluster import ClusterSpec, DetectionSpec, GrantEntry, GrantSpec
 from tpuctl.spec.pool import DeadlineSpec, PoolSpec, SliceRange, WindowSpec
 from tpuctl.store.records import Incarnation, Intent, Lease, Phase, ZoneHold
 from tpuctl.testing.builders import (
@@ -171,8 +170,10 @@ def test_a_place_where_slices_die_young_or_never_come_up_is_slowed_down_with_the
     assert places(plan(POOL, *young)) == [(SECOND, "v4-16")]
     assert len(plan(one_place, *young[:2]).creates) == 1  # two may be an accident
 
-    old_age = replace(young[2], ready_at=START.plus(-100 - YOUNG_S - 1))
+    old_age = replace(young[2], ready_at=START.plus(-100 - 901))
     assert len(plan(one_place, *young[:2], old_age).creates) == 1
+    patient = a_cluster_spec(one_place, detection=DetectionSpec(young_s=None))
+    assert len(plan(one_place, *young, spec=patient).creates) == 1
 
 
 def test_nothing_is_asked_for_before_every_zone_of_the_pool_was_looked_at_once() -> None:

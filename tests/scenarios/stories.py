@@ -32,7 +32,7 @@ project: lab
 backend: emulator
 head: {{zone: us-central2-b}}
 storage: {{us: "file://{storage}"}}
-detection: {{hold: 8s, rejoin: 20s}}
+detection: {{hold: 8s, rejoin: 20s, young: none}}
 pools:
   - name: v4
     accelerator: {accelerator}

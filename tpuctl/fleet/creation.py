@@ -197,7 +197,7 @@ class Creation:
             return _Reason(text, is_problem=True)
         if text := pause(place, self._records, draft):
             return _Reason(text, is_problem=False)
-        if text := slowed_down(place, draft.all_rows, draft.scene.now):
+        if text := slowed_down(place, draft.all_rows, draft.scene.now, draft.scene.detection.young_s):
             return _Reason(text, is_problem=False)
         return None
 

@@ -17,7 +17,6 @@ from tpuctl.store.records import Incarnation
 PLACE_KINDS = frozenset({"no-capacity", "quota-full", "quota-zero", "type-not-in-zone", "location-policy"})
 TRIED_S = 3600.0
 # Young deaths. All guesses: three within two hours are no accident; doubling keeps a bad night's calls few.
-YOUNG_S = 900.0
 WINDOW_S = 7200.0
 FREE = 3
 FIRST_PAUSE_S = 300.0
@@ -46,10 +45,12 @@ def _did_not_come(row: Incarnation) -> bool:
     return row.ready_at is None and (given_up or row.error_kind in PLACE_KINDS)
 
 
-def slowed_down(place: Place, rows: Iterable[Incarnation], now: Instant) -> str:
+def slowed_down(place: Place, rows: Iterable[Incarnation], now: Instant, young_s: float | None) -> str:
     """Why a place where slices die young or never come up is left alone for a while; "" if it is not."""
+    if young_s is None:
+        return ""
     ends = sorted(
-        (row.ended_at for row in rows if row.ended_at is not None and at(row, place) and _went_wrong(row)),
+        (row.ended_at for row in rows if row.ended_at is not None and at(row, place) and _went_wrong(row, young_s)),
         key=lambda ended: ended.unix_s,
     )
     recent = [ended for ended in ends if now.since(ended) <= WINDOW_S]
@@ -60,12 +61,12 @@ def slowed_down(place: Place, rows: Iterable[Incarnation], now: Instant) -> str:
     if left_s <= 0:
         return ""
     return (
-        f"{len(recent)} slices there died within {show_duration(YOUNG_S)} of READY or never came up in the last "
+        f"{len(recent)} slices there died within {show_duration(young_s)} of READY or never came up in the last "
         f"{show_duration(WINDOW_S)}; next try in {show_duration(left_s)}"
     )
 
 
-def _went_wrong(row: Incarnation) -> bool:
+def _went_wrong(row: Incarnation, young_s: float) -> bool:
     if row.ready_at is None:
         return row.delete_reason.startswith((PROVISION, BOOT, JOIN))
-    return row.was_lost and row.ended_at is not None and row.ended_at.since(row.ready_at) < YOUNG_S
+    return row.was_lost and row.ended_at is not None and row.ended_at.since(row.ready_at) < young_s

@@ -47,6 +47,7 @@ class NetworkSpec(Model):
 class DetectionSpec(Model):
     hold_s: float = 25.0  # how long a verdict waits for evidence
     rejoin_s: float = 90.0  # how long a SUSPECT slice may take to come back
+    young_s: float | None = 900.0  # one that is lost so soon after READY counts against its place; None: none does
 
 
 class EndpointSpec(Model):

@@ -69,6 +69,13 @@ DETECTION = Block(
             "25s",
         ),
         Key("rejoin", "How long a slice that lost contact may take to come back. Not less than hold.", DURATION, "90s"),
+        Key(
+            "young",
+            "A slice that is lost so soon after READY, or never comes up, counts against its zone and type: three "
+            "within two hours, and they are asked less often for a while. `none`: never.",
+            DEADLINE,
+            "15m",
+        ),
     ),
 )
 

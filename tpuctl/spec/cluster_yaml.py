@@ -159,7 +159,7 @@ def _detection(top: Fields) -> DetectionSpec:
             f"detection.rejoin ({rejoin_s:g}s) is shorter than hold ({hold_s:g}s): slices would be deleted before the "
             "verdict; raise rejoin",
         )
-    return DetectionSpec(hold_s=hold_s, rejoin_s=rejoin_s)
+    return DetectionSpec(hold_s=hold_s, rejoin_s=rejoin_s, young_s=fields.deadline("young", default.young_s))
 
 
 def _notify(top: Fields) -> NotifySpec:
