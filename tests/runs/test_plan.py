@@ -117,6 +117,14 @@ def test_gang_starts_with_its_minimum_and_takes_up_to_its_maximum() -> None:
     assert started(plan([a_run(slices=(2, 3))], slices[:1])) == {}
 
 
+def test_slices_of_a_type_without_multislice_are_taken_one_at_a_time() -> None:  # A19
+    run = a_run(slices=(1, 2))
+    run = replace(run, want=replace(run.want, accelerators=("v2-8",)))
+    slices = [a_slice(f"v4-{n}", accelerator="v2-8") for n in range(2)]
+
+    assert started(plan([run], slices)) == {"a-id": ["v4-0"]}
+
+
 def test_gang_never_mixes_zones_or_types() -> None:
     slices = [a_slice("v4-0", zone="b"), a_slice("v4-1", zone="c"), a_slice("v5-0", accelerator="v5litepod-16")]
 

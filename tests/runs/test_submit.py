@@ -62,6 +62,15 @@ def test_run_that_can_never_run_is_refused_with_what_to_change(fields: dict[str,
         resolve(a_spec(**fields), a_cluster())
 
 
+def test_slices_of_a_type_without_multislice_make_no_gang() -> None:  # A19
+    old, new = a_pool("old", "v2-8"), a_pool("new")
+
+    with pytest.raises(UserError, match=r"v2-8 cannot be joined: multislice needs v4 or later"):
+        resolve(a_spec(min_slices=2, max_slices=2), a_cluster(old))
+    assert resolve(a_spec(min_slices=2, max_slices=2), a_cluster(old, new)).accelerators == ("v4-16",)
+    assert resolve(a_spec(min_slices=1, max_slices=2), a_cluster(old)).accelerators == ("v2-8",)
+
+
 def test_slices_of_two_zones_do_not_make_a_gang() -> None:
     with pytest.raises(UserError, match="in one zone"):
         resolve(a_spec(min_slices=3, max_slices=3), a_cluster(a_pool("a", zone="b"), a_pool("c", zone="z")))

@@ -157,6 +157,17 @@ def test_run_that_can_never_start_on_the_cluster_is_told_why(tmp_path: Path) -> 
     assert "there is no directory" in wrong
 
 
+def test_gang_of_a_type_without_multislice_is_told(tmp_path: Path) -> None:  # A19
+    cluster = tmp_path / "tpuctl.yaml"
+    cluster.write_text(cloud_starter().replace("v4-32 ", "v2-8 ").replace("/v4/", "/v2/"))
+    run = tmp_path / "run.yaml"
+    run.write_text("name: a\ncommand: x\nuse: [{pool: v4}]\nslices: 2\n")
+
+    (wrong,) = inspect(cluster, (run,), NOW).wrong
+
+    assert "v2-8 cannot be joined: multislice needs v4 or later; write 1, or use another pool" in wrong
+
+
 def test_type_that_another_cluster_has_is_no_fault_while_one_place_fits(tmp_path: Path) -> None:
     run = tmp_path / "run.yaml"
     cluster = ROOT / "configs" / "tpuctl.yaml"

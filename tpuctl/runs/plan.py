@@ -22,6 +22,7 @@ from tpuctl.base.ids import SliceName, Zone
 from tpuctl.base.units import Instant, show_duration
 from tpuctl.runs.attempts import PlanSettings, close_without_attempt, is_open, plan_attempt
 from tpuctl.runs.model import CloudWord, RunAction, RunView, SliceView, StartAttempt, Wait
+from tpuctl.spec.accelerators import accelerator
 
 __all__ = ["PlanSettings", "plan_runs"]
 
@@ -97,9 +98,9 @@ def _place(
         return Wait(run.id, reason)
     # The preferred type decides; among its zones the one that gives the larger gang.
     best = min(
-        ready, key=lambda group: (_preference(view, group), -min(len(group.slices), want.max_slices), group.zone)
+        ready, key=lambda group: (_preference(view, group), -min(len(group.slices), _most(view, group)), group.zone)
     )
-    gang = _in_rank_order(best.slices[: want.max_slices])
+    gang = _in_rank_order(best.slices[: _most(view, best)])
     kept.update({each.slice: str(run.name) for each in gang})
     if run.not_before is not None and now < run.not_before:
         pause = show_duration(max(0.1, run.not_before.since(now)))
@@ -126,6 +127,11 @@ def _groups(view: RunView, slices: tuple[SliceView, ...]) -> list[_Group]:
 def _preference(view: RunView, group: _Group) -> tuple[int, int]:
     pools = view.want.pools
     return view.want.accelerators.index(group.accelerator), min(pools.index(each.pool) for each in group.slices)
+
+
+def _most(view: RunView, group: _Group) -> int:
+    """Several slices of a type that has no multislice cannot be one gang (A19)."""
+    return view.want.max_slices if accelerator(group.accelerator).joins_gangs else 1
 
 
 def _is_free(view: SliceView, holders: dict[SliceName, str], kept: dict[SliceName, str], now: Instant) -> bool:

@@ -28,6 +28,14 @@ def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
     if spec.min_slices > spec.max_slices:
         raise UserError(f"run {spec.name!r}: slices min {spec.min_slices} is more than max {spec.max_slices}")
     pools = _pools(spec, cluster)
+    if spec.min_slices > 1 and not any(
+        place.accelerator.joins_gangs for pool in pools for place in _places(spec, pool)
+    ):
+        kinds = ", ".join(dict.fromkeys(place.accelerator.name for pool in pools for place in _places(spec, pool)))
+        raise UserError(
+            f"run {spec.name!r} wants {spec.min_slices} slices at once, and {kinds} cannot be joined: multislice needs "
+            "v4 or later; write 'slices: 1', or use another pool"
+        )
     largest = _largest_gang(spec, cluster, pools)
     if spec.min_slices > largest:
         names = ", ".join(pool.name for pool in pools)
@@ -37,7 +45,7 @@ def resolve(spec: RunSpec, cluster: ClusterSpec) -> RunWant:
         )
     return RunWant(
         tuple(pool.name for pool in pools),
-        tuple(dict.fromkeys(place.accelerator.name for pool in pools for place in _places(spec, pool))),
+        tuple(dict.fromkeys(place.accelerator.name for pool in pools for place in _gang_places(spec, pool))),
         spec.min_slices,
         spec.max_slices,
         spec.max_failures,
@@ -98,10 +106,15 @@ def _places(spec: RunSpec, pool: PoolSpec) -> tuple[Place, ...]:
     return tuple(place for place in pool.places if any(_is_for(entry, pool, place) for entry in entries))
 
 
+def _gang_places(spec: RunSpec, pool: PoolSpec) -> tuple[Place, ...]:
+    """Those where its smallest gang can be: several slices of v2 or v3 cannot be one (A19)."""
+    return tuple(place for place in _places(spec, pool) if spec.min_slices == 1 or place.accelerator.joins_gangs)
+
+
 def _largest_gang(spec: RunSpec, cluster: ClusterSpec, pools: tuple[PoolSpec, ...]) -> int:
     """The most slices of one type in one zone that these pools may ever have."""
     sizes: dict[Place, int] = {}
     for pool in pools:
-        for place in _places(spec, pool):
+        for place in _gang_places(spec, pool):
             sizes[place] = sizes.get(place, 0) + cluster.most_slices(pool)
     return max(sizes.values(), default=0)

@@ -27,6 +27,11 @@ class Accelerator:
     topology: str  # e.g. 2x2x4
     runtime: str  # the usual one for JAX
 
+    @property
+    def joins_gangs(self) -> bool:
+        """Several slices of it can be one multislice gang. Source: docs/facts.md, accelerators."""
+        return self.generation not in ("v2", "v3")
+
 
 class UnknownAcceleratorError(UserError):
     """No such type; `near` are the names that look like it."""

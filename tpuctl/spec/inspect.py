@@ -88,7 +88,13 @@ def misfits_of(run: RunSpec, cluster: ClusterSpec) -> list[str]:
             key = (place.zone, place.accelerator.name)
             if not run.use or any(_fits_type(entry, pool, key[1]) for entry in run.use):
                 sizes[key] = sizes.get(key, 0) + cluster.most_slices(pool)
-    if fitting and run.min_slices > max(sizes.values()):
+    alone = {name for _, name in sizes if not accelerator(name).joins_gangs}
+    if sizes and run.min_slices > 1 and len(alone) == len({name for _, name in sizes}):
+        misfits.append(
+            f"slices: {run.min_slices} are wanted at once, and {', '.join(sorted(alone))} cannot be joined: multislice "
+            "needs v4 or later; write 1, or use another pool"
+        )
+    elif fitting and run.min_slices > max(sizes.values()):
         misfits.append(
             f"slices: {run.min_slices} are wanted, but no type in one zone has more than {max(sizes.values())}; "
             "lower slices, or raise those of a pool"
