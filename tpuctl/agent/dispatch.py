@@ -21,7 +21,7 @@ from tpuctl.agent.ray_jobs import RayJob
 from tpuctl.agent.round import Question, Round, RoundResult, Supervise
 from tpuctl.agent.views import Jobs, Seen
 from tpuctl.base.errors import TpuctlError
-from tpuctl.base.ids import QrName, Zone
+from tpuctl.base.ids import QrName, RunId, Zone
 from tpuctl.cloud.model import Known, Unknown
 from tpuctl.fleet.model import RayView
 from tpuctl.runs.model import CloudWord
@@ -66,6 +66,7 @@ class Dispatch:
         self._cloud_threads = ThreadPoolExecutor(CLOUD_THREADS, thread_name_prefix="cloud-word")
         self._supervised = 1  # until the first round has counted: ask for the jobs
         self._joined: frozenset[tuple[str, int]] | None = None
+        self._demand: frozenset[RunId] = frozenset()
 
     async def loop(self) -> None:
         """For the service's life."""
@@ -80,6 +81,9 @@ class Dispatch:
         result = await self._home.records.do(lambda store: self._round.carry_out(store, seen, now))
         self._home.scene.waits = result.waits
         self._supervised = result.supervised
+        if result.demand - self._demand:
+            self._passes.ask("new demand")
+        self._demand = result.demand
         unsettled = result.unsettled_since
         self._passes.settle(gap_for(None if unsettled is None else max(0.0, now.since(unsettled))))
         for question in result.questions:

@@ -78,6 +78,7 @@ class RoundResult:
     supervised: int = 0  # living runs that may have a supervisor
     changed: bool = False  # something was decided: look again soon
     unsettled_since: Instant | None = None  # the newest change of what is not where it should be
+    demand: frozenset[RunId] = frozenset()  # queued runs, where a pool grows with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class Round:
             supervised=len(after.attempts),
             changed=any(changed),
             unsettled_since=unsettled_since(after.spec, after.incarnations),
+            demand=demand_in(after),
         )
 
     def _note_progress(self, store: Store, facts: Facts) -> bool:
@@ -264,6 +266,12 @@ def waits_of(actions: Iterable[RunAction], facts: Facts) -> dict[RunId, str]:
         if run.state is RunState.QUEUED and (obstacle := want_of(run, facts.spec)[1]):
             waits[run.id] = obstacle
     return waits
+
+
+def demand_in(facts: Facts) -> frozenset[RunId]:
+    if all(pool.slices.is_fixed for pool in facts.spec.pools):
+        return frozenset()
+    return frozenset(run.id for run in facts.runs if run.state is RunState.QUEUED)
 
 
 def words_of_records(rows: Iterable[Incarnation]) -> tuple[CloudWord, ...]:
