@@ -45,12 +45,15 @@ def plan(
     leases: tuple[Lease, ...] = (),
     wanted: bool = True,
     now: Instant = START,
+    orphans: bool = False,
 ) -> Plan:
     numbers: dict[tuple[str, int], int] = {}
     for row in rows:
         numbers[row.pool, row.slot] = max(row.n, numbers.get((row.pool, row.slot), 0))
     records = FleetRecords(rows, numbers, holds)  # type: ignore[arg-type]  # PoolName is a str
-    return plan_fleet(spec, wanted, records, view, leases, now, 1000.0, EPOCH, cluster=CLUSTER, salt=SALT)
+    return plan_fleet(
+        spec, wanted, records, view, leases, now, 1000.0, EPOCH, cluster=CLUSTER, salt=SALT, orphans=orphans
+    )
 
 
 def row(slot: int = 0, n: int = 1, **changes: Any) -> Incarnation:
@@ -214,7 +217,17 @@ def test_ours_by_label_but_in_neither_records_nor_spec_is_only_told_of() -> None
     made = plan(a_cluster_spec(), a_fleet_view(a_zone_view([a_queued_resource(5), a_queued_resource(pool="old")])))
 
     assert made.deletes == ()
-    assert len([hold for hold in made.holds if "left alone" in hold.reason]) == 2
+    assert len([hold for hold in made.holds if "'tpuctl down --orphans' deletes it: left alone" in hold.reason]) == 2
+
+
+def test_down_takes_orphans_only_when_it_is_told_to() -> None:
+    view = a_fleet_view(a_zone_view([a_queued_resource(0), a_queued_resource(5), a_queued_resource(pool="old")]))
+
+    assert [each.incarnation.slot for each in plan(a_cluster_spec(), view, wanted=False).deletes] == [0]
+    told = plan(a_cluster_spec(), view, wanted=False, orphans=True)
+    assert sorted((each.incarnation.pool, each.incarnation.slot) for each in told.deletes) == [
+        ("old", 0), ("v4", 0), ("v4", 5),
+    ]  # fmt: skip
 
 
 def test_a_dead_one_of_ours_is_cleared_even_if_nothing_knows_its_pool() -> None:

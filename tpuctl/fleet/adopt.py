@@ -20,6 +20,9 @@ from tpuctl.fleet.scene import Scene, state_text
 from tpuctl.spec.accelerators import UnknownAcceleratorError, accelerator, canonical_name
 from tpuctl.store.records import Event, Incarnation, Intent, Phase
 
+# How the reason of a hold begins that tells of one.
+ORPHAN = "an orphan: ours by its labels, but neither in the records nor in the spec; 'tpuctl down --orphans' deletes it"
+
 _DEAD = (QrState.SUSPENDING, QrState.SUSPENDED, QrState.FAILED)
 _RANK = {QrState.ACTIVE: 4, QrState.PROVISIONING: 3, QrState.WAITING_FOR_RESOURCES: 2, QrState.ACCEPTED: 2}
 
@@ -135,13 +138,14 @@ def _why_left_alone(found: Found, scene: Scene) -> str:
     if found.queued.name != found.id.qr_name:
         return f"its labels say that it is {found.id.qr_name}"
     if not scene.wanted:
-        return ""
+        known = scene.orphans or scene.spec is None or slot_exists(scene.spec, found.id.pool, found.id.slot)
+        return "" if known else ORPHAN
     if isinstance(found.queued.state, UnrecognisedState):
         return f"in state {found.queued.state.raw!r}, which this tpuctl does not know"
     if scene.spec is None:
         return "ours by its labels, but there is no spec yet"
     if found.queued.state not in _DEAD and not slot_exists(scene.spec, found.id.pool, found.id.slot):
-        return "ours by its labels, but neither in the records nor in the spec; delete it by hand if nobody needs it"
+        return ORPHAN
     return ""
 
 

@@ -93,6 +93,7 @@ class _Known:
     runs: tuple[Run, ...] = ()
     beyond_grant: bool = False
     seen_user: Instant | None = None
+    orphans: bool = False
 
     def zones(self) -> tuple[Zone, ...]:
         """Where something of ours is, may be, or shall be."""
@@ -149,6 +150,7 @@ def _decide(tools: PassTools, known: _Known, cluster: ClusterName, epoch: Epoch)
         demand={} if known.spec is None else tools.demand(known.runs, known.spec),
         beyond_grant=known.beyond_grant,
         seen_user=known.seen_user,
+        orphans=known.orphans,
     )
     return view, plan
 
@@ -184,6 +186,7 @@ def _read(tx: Transaction, epoch: Epoch) -> _Known:
         tx.living_runs(),
         tx.meta(BEYOND_GRANT) == "yes",
         None if seen_user is None else Instant(float(seen_user)),
+        bool(json.loads(tx.meta("down_options") or "{}").get("orphans")),
     )
 
 

@@ -47,15 +47,29 @@ def plan_fleet(
     demand: Demand | None = None,
     beyond_grant: bool = False,
     seen_user: Instant | None = None,
+    orphans: bool = False,
 ) -> Plan:
     """The one planner: `tpuctl plan` shows what it returns, `tpuctl reconcile` does it.
 
     `spec` None: nothing is known of what is wanted, so nothing is created; with `wanted` False all of ours is deleted.
     `salt`: a fresh UUID, from which request ids are made. `demand`: chips by pool that queued runs would fill.
     `beyond_grant`: the user goes on after the grant's end. `seen_user`: when a user last gave a command.
+    `orphans`: with `wanted` False, what carries our labels goes too although neither records nor spec know it.
     """
     scene = Scene(
-        spec, wanted, view, leases, now, monotonic_s, epoch, cluster, salt, beyond_grant, seen_user, records.surveyed
+        spec,
+        wanted,
+        view,
+        leases,
+        now,
+        monotonic_s,
+        epoch,
+        cluster,
+        salt,
+        beyond_grant,
+        seen_user,
+        records.surveyed,
+        orphans,
     )
     if fence := _newer_head(scene, records):
         return Plan(actions=(fence,))

@@ -72,6 +72,7 @@ class Scene:
     beyond_grant: bool = False  # the user goes on after the grant's end
     seen_user: Instant | None = None  # last sign of life of a user
     surveyed: frozenset[Zone] = frozenset()  # zones whose complete list this store has taken in before
+    orphans: bool = False  # `down` takes what carries our labels too, although neither records nor spec know it
 
     def request_id(self, name: QrName, verb: str) -> str:
         """The same within a pass. Never the same in two passes: a name that a lost store lets be used again must not
