@@ -108,15 +108,25 @@ def grant_rows(picture: Picture) -> list[dict[str, Any]]:
 
 def slice_rows(picture: Picture) -> list[dict[str, Any]]:
     """One row a slot of the spec, and one for each other incarnation that is not gone yet."""
-    newest = newest_of_slots(picture.incarnations)
     rows = [slice_row(row, picture) for row in picture.incarnations if still_counts(row)]
     shown = {row["name"] for row in rows}
-    for pool in picture.spec.pools if picture.spec is not None and picture.wanted else ():
-        for slot in range(pool.slices.min):
-            name = slice_name(pool.name, slot)
-            if name not in shown:
-                rows.append(empty_slot_row(pool, name, newest.get(name), picture.reasons))
+    if picture.spec is not None and picture.wanted:
+        rows += _empty_rows(picture, picture.spec, rows, shown)
     return sorted(rows, key=lambda row: (row["pool"], _slot_of(row["name"]), row["queued_resource"]))
+
+
+def _empty_rows(
+    picture: Picture, spec: ClusterSpec, rows: list[dict[str, Any]], shown: set[str]
+) -> list[dict[str, Any]]:
+    newest = newest_of_slots(picture.incarnations)
+    found: list[dict[str, Any]] = []
+    for pool in spec.pools:
+        # Of a pool whose number changes, only what its minimum lacks is missed.
+        filled = len({row["name"] for row in rows if row["pool"] == pool.name})
+        slots = [slice_name(pool.name, slot) for slot in range(spec.most_slices(pool))]
+        empty = [name for name in slots if name not in shown][: max(0, pool.slices.min - filled)]
+        found += [empty_slot_row(pool, name, newest.get(name), picture.reasons) for name in empty]
+    return found
 
 
 def _slot_of(name: str) -> int:
