@@ -18,6 +18,13 @@ KINDS = {
     "quota_zone_429": "quota-full",
     "quota_two_limits_429": "quota-full",
     "quota_later_8": "quota-full",
+    "quota_in_details_8": "quota-zero",
+    "quota_in_metadata_429": "quota-full",
+    "rate_in_metadata_429": "rate-limited",
+    "no_reserved_capacity_8": "no-capacity",
+    "act_as_denied_403": "permission",
+    "gone_later_5": "not-found",
+    "internal_unknown_2": "transient",
     "no_capacity_8": "no-capacity",
     "no_reserved_capacity_9": "no-capacity",
     "rate_limit_429": "rate-limited",
@@ -102,9 +109,9 @@ def capture(name: str, monkeypatch: pytest.MonkeyPatch) -> classify.Refusal:
     caught: list[classify.Refusal] = []
     original = classify.classify
 
-    def spy(said: classify.Refusal, what: str) -> CloudError:
+    def spy(said: classify.Refusal, what: str, caller: classify.Caller = classify.NOBODY) -> CloudError:
         caught.append(said)
-        return original(said, what)
+        return original(said, what, caller)
 
     with monkeypatch.context() as patch:
         patch.setattr(classify, "classify", spy)
@@ -117,6 +124,10 @@ def capture(name: str, monkeypatch: pytest.MonkeyPatch) -> classify.Refusal:
     [
         ("quota_zone_429", ("TPUV4sPreemptiblePodPerProjectPerZoneForTPUAPI", "Limit: 64", "us-central2-b", "slices")),
         ("quota_zero_region_429", ("limit is 0", "in us-east5", "grant")),
+        ("quota_in_details_8", ("TPUV6EPreemptiblePerProjectPerRegionForTPUAPI", "limit is 0", "in us-east5")),
+        ("quota_in_metadata_429", ("TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI", "Limit: 64", "us-west4-a")),
+        ("rate_in_metadata_429", ("CreateRequestsPerMinutePerProject", "Limit: 60", "slows down")),
+        ("act_as_denied_403", ("Give tpu-runner@lab-1.iam.gserviceaccount.com 'iam.serviceAccounts.actAs'",)),
         ("no_permission_403", ("'tpu.queuedResources.create'", "Give the account")),
         ("compute_forbidden_403", ("'compute.instances.create'", "Give the account")),
         ("api_disabled_403", ("gcloud services enable tpu.googleapis.com",)),
@@ -170,3 +181,46 @@ def test_limit_of_sixty_is_not_read_as_zero() -> None:
     text = "Quota limit 'X' has been exceeded. Limit: 0.5 in region r."
 
     assert classify.from_status({"code": 8, "message": text}, "create").kind == "quota-full"
+
+
+def test_refused_permission_names_account_and_project_of_the_caller() -> None:
+    document = json.loads((BODIES / "no_permission_403.json").read_text())
+    caller = classify.Caller("lab-1", "head@lab-1.iam.gserviceaccount.com")
+
+    error = classify.from_http(document["status"], json.dumps(document["body"]), "create 'a-0'", caller)
+
+    cure = "Give head@lab-1.iam.gserviceaccount.com in project lab-1 'tpu.queuedResources.create'."
+    assert str(error).endswith(cure)
+
+
+def test_disabled_api_names_the_command_with_the_project() -> None:
+    document = json.loads((BODIES / "api_disabled_403.json").read_text())
+
+    error = classify.from_http(403, json.dumps(document["body"]), "create 'a-0'", classify.Caller("lab-1"))
+
+    assert "'gcloud services enable tpu.googleapis.com --project lab-1'" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (
+            {"code": 4, "message": "The queued resource could not be provisioned before its valid-until time."},
+            "expired",
+            "valid-until",
+        ),
+        ({"code": 9, "message": "QueuedResource was not provisioned before 2026-01-01T00:00:00Z"}, "expired", "2026"),
+        ({"code": 8, "message": "Quota 'X' exhausted. Limit 4 in zone z-a"}, "quota-full", "Limit 4 in zone z-a"),
+        ({"code": 8, "message": 'There is no more capacity in the zone "z-a"'}, "no-capacity", "z-a"),
+        ({"code": 13, "message": "an internal error has occurred"}, "transient", "internal"),
+        ({"code": 4, "message": "Deadline expired before operation could complete."}, "transient", "Deadline"),
+        ({"code": 0, "message": ""}, "", "gave no reason"),
+        (None, "", "gave no reason"),
+    ],
+)
+def test_end_of_a_queued_resource_has_its_kind(error: dict[str, Any] | None, kind: str, words: str) -> None:
+    failure = classify.failure_of(error, "queued resource 'a-0'")
+
+    assert failure.kind == kind
+    assert failure.words.startswith("queued resource 'a-0': ")
+    assert words in failure.words

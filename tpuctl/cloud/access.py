@@ -37,6 +37,16 @@ def credentials_for(endpoint: str) -> google.auth.credentials.Credentials:
     return _default_credentials()
 
 
+def account_of(credentials: google.auth.credentials.Credentials) -> str:
+    """The account's address as far as the credentials tell without a call; "" if they do not. A machine's own are
+    `default` until their first refresh."""
+    for name in ("service_account_email", "signer_email", "account"):
+        value = getattr(credentials, name, None)
+        if isinstance(value, str) and "@" in value:
+            return value
+    return ""
+
+
 @cache
 def _default_credentials() -> google.auth.credentials.Credentials:
     # One object a process: three services share one token and one refresh.

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tpuctl.cloud.effects import EXPIRED, OF
 from tpuctl.cloud.errors import (
     AlreadyExistsError,
     ApiDisabledError,
@@ -30,6 +31,7 @@ from tpuctl.cloud.errors import (
     TransientError,
     TypeNotInZoneError,
 )
+from tpuctl.cloud.model import Failure
 
 _RPC_CODES = {
     1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 5: "NOT_FOUND", 6: "ALREADY_EXISTS",
@@ -40,6 +42,7 @@ _RPC_CODES = {
 _QUOTA = re.compile(r"Quota(?: limit)? '(?P<metric>[^']+)' (?:has been )?(?:exceeded|exhausted)")
 _LIMIT = re.compile(r"Limit:? (?P<limit>\d+(?:\.\d+)?)(?: in (?:region|zone) (?P<place>[a-z0-9-]+))?")
 _PERMISSION = re.compile(r"[Pp]ermission '(?P<name>[^']+)' denied|Required '(?P<required>[^']+)' permission")
+_ACCOUNT = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _LOCATION = re.compile(r"'locations/(?P<zone>[^']+)'")
 
 
@@ -51,6 +54,22 @@ class Refusal:
     code: str  # RPC code (NOT_FOUND) or ""
     reasons: frozenset[str]  # of ErrorInfo, of `errors[]`, or the code of an operation's error
     text: str
+    permission: str = ""  # where the details name it
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, so that a refusal can name whom to give what. "" where it is not known."""
+
+    project: str = ""
+    account: str = ""
+
+    def __str__(self) -> str:
+        who = self.account or "the account that runs tpuctl"
+        return f"{who} in project {self.project}" if self.project else who
+
+
+NOBODY = Caller()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +77,7 @@ class Rule:
     """Matches when each of the given fields does; empty = not asked."""
 
     error: type[CloudError]
-    advice: str = ""
+    advice: str = ""  # instead of what cloud/effects.py says of the kind
     status: frozenset[int] = frozenset()
     code: frozenset[str] = frozenset()
     reason: frozenset[str] = frozenset()
@@ -81,67 +100,55 @@ def _set(*items: str) -> frozenset[str]:
 
 # The first rule that matches decides. Reasons stand before codes, codes before words, the general after the special.
 RULES: tuple[Rule, ...] = (
-    Rule(ApiDisabledError, "Enable it: 'gcloud services enable {service}'.",
-         reason=_set("SERVICE_DISABLED", "accessNotConfigured")),
-    Rule(LocationPolicyError, "The project may not use this zone: take one of your grant, or ask for it.",
-         reason=_set("LOCATION_POLICY_VIOLATED")),
-    Rule(LocationPolicyError, "The project may not use this zone: take one of your grant, or ask for it.",
-         status=frozenset({403}), code=_set("PERMISSION_DENIED"), words=_LOCATION),
+    Rule(ApiDisabledError, reason=_set("SERVICE_DISABLED", "accessNotConfigured")),
+    Rule(LocationPolicyError, reason=_set("LOCATION_POLICY_VIOLATED")),
+    Rule(LocationPolicyError, status=frozenset({403}), code=_set("PERMISSION_DENIED"), words=_LOCATION),
     # Before the quota rules: 'Quota exceeded for quota metric … per minute' is a rate, whatever its reason says.
-    Rule(RateLimitedError, "Too many calls a minute in this project; tpuctl slows down.",
-         status=frozenset({403, 429}), code=_set("RESOURCE_EXHAUSTED"), words=re.compile(r"per minute", re.IGNORECASE)),
-    Rule(QuotaZeroError, "The limit is 0: ask for quota{place}, or use a zone, generation and tier of your grant.",
-         status=frozenset({429}), code=_set("RESOURCE_EXHAUSTED"),
+    Rule(RateLimitedError, status=frozenset({403, 429}), code=_set("RESOURCE_EXHAUSTED"),
+         words=re.compile(r"per ?minute", re.IGNORECASE)),
+    Rule(QuotaZeroError, status=frozenset({429}), code=_set("RESOURCE_EXHAUSTED"),
          words=re.compile(r"(?s)Quota(?: limit)? '.*Limit:? 0(?:\.0)?(?![\d.]*[1-9])")),
-    Rule(QuotaFullError, "Leftovers count until they are deleted; else wait, or lower `slices` of a pool.",
-         status=frozenset({429}), code=_set("RESOURCE_EXHAUSTED"), words=_QUOTA),
+    Rule(QuotaFullError, status=frozenset({429}), code=_set("RESOURCE_EXHAUSTED"), words=_QUOTA),
     Rule(QuotaZeroError, "The limit is 0: ask for quota{place}, or use another zone.",
          reason=_set("quotaExceeded", "QUOTA_EXCEEDED"), words=re.compile(r"Limit:? 0(?:\.0)?(?![\d.]*[1-9])")),
     Rule(QuotaFullError, "Delete what is not needed, or ask for more quota.",
          reason=_set("quotaExceeded", "QUOTA_EXCEEDED")),
-    Rule(RateLimitedError, "Too many calls in this project; tpuctl slows down.",
-         reason=_set("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED",
+    Rule(RateLimitedError, reason=_set("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED",
                      "RESOURCE_OPERATION_RATE_EXCEEDED")),
     Rule(NoCapacityError, "The zone has none now; wait, or take another zone or machine.",
          reason=_set("ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
                      "insufficientCapacity")),
-    Rule(NoCapacityError, "The zone has none now; wait, or take another zone.",
-         words=re.compile(r"no more capacity in the zone|[Ii]nsufficient reserved capacity")),
-    Rule(RateLimitedError, "tpuctl slows down.", status=frozenset({429}), code=_set("RESOURCE_EXHAUSTED")),
-    Rule(ConflictError, "It is still changing: tpuctl looks again and repeats.",
-         reason=_set("resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource",
+    Rule(NoCapacityError, words=re.compile(r"no more capacity in the zone|[Ii]nsufficient reserved capacity")),
+    Rule(RateLimitedError, status=frozenset({429}), code=_set("RESOURCE_EXHAUSTED")),
+    Rule(ConflictError, reason=_set("resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource",
                      "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "conditionNotMet")),
     Rule(AlreadyExistsError, reason=_set("alreadyExists", "RESOURCE_ALREADY_EXISTS")),
     Rule(NotFoundError, reason=_set("notFound", "RESOURCE_NOT_FOUND")),
     Rule(AlreadyExistsError, code=_set("ALREADY_EXISTS")),
     Rule(NotFoundError, status=frozenset({404}), code=_set("NOT_FOUND")),
-    Rule(ConflictError, "It is still changing: tpuctl looks again and repeats.",
-         status=frozenset({409, 412}), code=_set("FAILED_PRECONDITION", "ABORTED")),
+    Rule(ConflictError, status=frozenset({409, 412}), code=_set("FAILED_PRECONDITION", "ABORTED")),
     Rule(ConflictError, "It is in a state that forbids this: tpuctl looks again.",
          words=re.compile(r"is not supported while in state")),
-    Rule(TypeNotInZoneError, "Change `accelerator`, `zones`, `tier` or `runtime` of the pool.",
-         status=frozenset({400}), code=_set("INVALID_ARGUMENT"),
+    Rule(TypeNotInZoneError, status=frozenset({400}), code=_set("INVALID_ARGUMENT"),
          words=re.compile(r"zonal accelerator configurations|requested zone .* is not supported"
                           r"|is not available in zone|provisioning model is not supported")),
-    Rule(CredentialsError, "Log in again: 'gcloud auth application-default login'.",
-         status=frozenset({401}), code=_set("UNAUTHENTICATED")),
-    Rule(PermissionDeniedError, "Give the account that runs tpuctl {permission}.",
-         status=frozenset({403}), code=_set("PERMISSION_DENIED")),
+    Rule(CredentialsError, status=frozenset({401}), code=_set("UNAUTHENTICATED")),
+    Rule(PermissionDeniedError, status=frozenset({403}), code=_set("PERMISSION_DENIED")),
     Rule(BadRequestError, "The service does not know this call.", status=frozenset({501}), code=_set("UNIMPLEMENTED")),
     # The answer of a failing service proves nothing about the effect: the call may have got through (A40 to A42).
-    Rule(TransientError, "It may work a moment later.", status=frozenset({408, 500, 502, 503, 504}),
+    Rule(TransientError, status=frozenset({408, 500, 502, 503, 504}),
          code=_set("INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNKNOWN", "CANCELLED", "DATA_LOSS"),
          effect_unknown=True),
-    Rule(BadRequestError, "The service does not accept what was sent.", status=frozenset({400}),
+    Rule(BadRequestError, status=frozenset({400}),
          code=_set("INVALID_ARGUMENT", "OUT_OF_RANGE")),
 )  # fmt: skip
 
 
-def classify(said: Refusal, what: str) -> CloudError:
+def classify(said: Refusal, what: str, caller: Caller = NOBODY) -> CloudError:
     """The error to raise; `what` names the call and its object, e.g. `create queued resource 'a-0' in us-east5-b`."""
     for rule in RULES:
         if rule.matches(said):
-            return _make(rule, said, what)
+            return _make(rule, said, what, caller)
     unknown = f"{said.status} {said.code} {' '.join(sorted(said.reasons))}".strip()
     message = f"{what}: {said.text or 'no text'} ({unknown}; tpuctl does not know this answer)"
     if 400 <= said.status < 500:
@@ -149,25 +156,29 @@ def classify(said: Refusal, what: str) -> CloudError:
     return TransientError(message, detail=said.text, effect_unknown=True)
 
 
-def _make(rule: Rule, said: Refusal, what: str) -> CloudError:
+def _make(rule: Rule, said: Refusal, what: str, caller: Caller) -> CloudError:
     text = re.sub(r"\s+", " ", said.text).strip() or f"HTTP {said.status} {said.code}".strip()
-    message = f"{what}: {text} {_advice(rule, said)}".strip()
+    message = f"{what}: {text} {_advice(rule, said, caller)}".strip()
     if issubclass(rule.error, TransientError):
         return rule.error(message, detail=said.text, effect_unknown=rule.effect_unknown)
     return rule.error(message, detail=said.text)
 
 
-def _advice(rule: Rule, said: Refusal) -> str:
+def _advice(rule: Rule, said: Refusal, caller: Caller) -> str:
     """The rule's advice with what the text names: the permission, the place, the service."""
     permission = _PERMISSION.search(said.text)
-    named = (permission["name"] or permission["required"]) if permission else ""
+    named = (permission["name"] or permission["required"]) if permission else said.permission
     limit = _LIMIT.search(said.text)
     place = f" in {limit['place']}" if limit and limit["place"] else ""
+    account = _ACCOUNT.search(said.text)
+    who = Caller(caller.project, account[0]) if account else caller
     service = re.search(r"\b(\w+\.googleapis\.com)\b", said.text)
-    return rule.advice.format(
+    command = service[1] if service else "tpu.googleapis.com compute.googleapis.com secretmanager.googleapis.com"
+    return (rule.advice or OF[rule.error.kind].cure).format(
         permission=f"'{named}'" if named else "the permission (docs: permissions)",
+        who=who,
         place=place,
-        service=service[1] if service else "tpu.googleapis.com compute.googleapis.com secretmanager.googleapis.com",
+        service=f"{command} --project {caller.project}" if caller.project else command,
     )
 
 
@@ -180,7 +191,7 @@ def quotas_in(text: str) -> tuple[str, ...]:
 _NEEDS_A_BODY = frozenset({404, 409, 412})
 
 
-def from_http(status: int, body: bytes | str, what: str) -> CloudError:
+def from_http(status: int, body: bytes | str, what: str, caller: Caller = NOBODY) -> CloudError:
     """From an HTTP answer. One whose body is not the service's JSON (a proxy's page) is judged by its status."""
     try:
         document = json.loads(body)
@@ -188,10 +199,10 @@ def from_http(status: int, body: bytes | str, what: str) -> CloudError:
         document = None
     error = document.get("error") if isinstance(document, Mapping) else None
     if isinstance(error, Mapping):
-        return classify(_refusal(status, error), what)
+        return classify(_refusal(status, error), what, caller)
     if status in _NEEDS_A_BODY:
         return TransientError(f"{what}: HTTP {status} without the service's own words", effect_unknown=True)
-    return classify(Refusal(status, "", frozenset(), ""), what)
+    return classify(Refusal(status, "", frozenset(), ""), what, caller)
 
 
 def from_status(error: Mapping[str, Any], what: str) -> CloudError:
@@ -199,6 +210,20 @@ def from_status(error: Mapping[str, Any], what: str) -> CloudError:
     code = error.get("code", 2)
     named = {**error, "status": _RPC_CODES.get(code, "UNKNOWN") if isinstance(code, int) else str(code)}
     return classify(_refusal(0, named), what)
+
+
+_EXPIRED = re.compile(r"valid[-_ ]until|not (?:be )?provisioned (?:before|within)", re.IGNORECASE)
+
+
+def failure_of(error: Mapping[str, Any] | None, what: str) -> Failure:
+    """Why the service ended a queued resource as FAILED, from `failed_data.error`; None or empty: no reason given."""
+    if not error or not (error.get("message") or error.get("code") or error.get("details")):
+        return Failure("", f"{what}: FAILED, and the service gave no reason.")
+    text = re.sub(r"\s+", " ", str(error.get("message") or "")).strip()
+    if _EXPIRED.search(text):
+        return Failure(EXPIRED, f"{what}: {text}")
+    refusal = from_status(error, what)
+    return Failure(refusal.kind, str(refusal))
 
 
 def from_compute_operation(operation: Mapping[str, Any], what: str) -> CloudError | None:
@@ -215,7 +240,24 @@ def from_compute_operation(operation: Mapping[str, Any], what: str) -> CloudErro
 def _refusal(status: int, error: Mapping[str, Any]) -> Refusal:
     parts = [item for key in ("details", "errors") for item in error.get(key) or () if isinstance(item, Mapping)]
     reasons = frozenset(str(item["reason"]) for item in parts if item.get("reason"))
-    services = (item["metadata"].get("service") for item in parts if isinstance(item.get("metadata"), Mapping))
+    named = [item["metadata"] for item in parts if isinstance(item.get("metadata"), Mapping)]
     text = str(error.get("message") or "")
-    text += "".join(f" [{name}]" for name in services if name and name not in text)
-    return Refusal(status, str(error.get("status") or ""), reasons, text)
+    # Some messages say only "Quota exceeded": which one stands in the details.
+    violations = [each for item in parts for each in item.get("violations") or () if isinstance(each, Mapping)]
+    said = [str(each.get("description") or "") for each in violations]
+    said += [_limit_in(metadata) for metadata in named if "quota_limit" in metadata]
+    said += [f"[{metadata['service']}]" for metadata in named if metadata.get("service")]
+    for words in said:
+        if words and words.strip("[]") not in text:
+            text = f"{text} {words}".strip()
+    permission = next((str(metadata["permission"]) for metadata in named if metadata.get("permission")), "")
+    return Refusal(status, str(error.get("status") or ""), reasons, text, permission)
+
+
+def _limit_in(metadata: Mapping[str, Any]) -> str:
+    """What an ErrorInfo says of a quota, in the form of the texts above."""
+    value = metadata.get("quota_limit_value")
+    limit = "" if value is None else f" Limit: {value}"
+    place = metadata.get("quota_location") or ""
+    kind = "zone" if re.search(r"-[a-z]$", str(place)) else "region"
+    return f"{metadata['quota_limit']}{limit}{f' in {kind} {place}' if limit and place else ''}"

@@ -20,17 +20,21 @@ CloudError
 from __future__ import annotations
 
 from tpuctl.base.errors import TpuctlError
+from tpuctl.cloud.effects import OF, Effect
 
 
 class CloudError(TpuctlError):
-    """`kind`: a stable word for status, records and tests. `pause_s`: the wait before the same call is repeated."""
+    """`kind`: a stable word for status, records and tests; what follows from it stands in cloud/effects.py."""
 
     kind = "error"
-    pause_s = 60.0
 
     def __init__(self, message: str, *, detail: str = "") -> None:
         super().__init__(message)
         self.detail = detail  # the service's own words, whole
+
+    @property
+    def effect(self) -> Effect:
+        return OF[self.kind]
 
 
 class NotFoundError(CloudError):
@@ -43,52 +47,42 @@ class AlreadyExistsError(CloudError):
 
 class QuotaZeroError(CloudError):
     kind = "quota-zero"
-    pause_s = 3600.0
 
 
 class QuotaFullError(CloudError):
     kind = "quota-full"
-    pause_s = 120.0
 
 
 class NoCapacityError(CloudError):
     kind = "no-capacity"
-    pause_s = 300.0
 
 
 class RateLimitedError(CloudError):
     kind = "rate-limited"
-    pause_s = 30.0
 
 
 class TypeNotInZoneError(CloudError):
     kind = "type-not-in-zone"
-    pause_s = float("inf")  # until the spec changes
 
 
 class PermissionDeniedError(CloudError):
     kind = "permission"
-    pause_s = 600.0
 
 
 class ApiDisabledError(CloudError):
     kind = "api-disabled"
-    pause_s = 600.0
 
 
 class LocationPolicyError(CloudError):
     kind = "location-policy"
-    pause_s = 3600.0
 
 
 class ConflictError(CloudError):
     kind = "conflict"
-    pause_s = 15.0
 
 
 class TransientError(CloudError):
     kind = "transient"
-    pause_s = 10.0
 
     def __init__(self, message: str, *, detail: str = "", effect_unknown: bool = False) -> None:
         super().__init__(message, detail=detail)
@@ -97,9 +91,7 @@ class TransientError(CloudError):
 
 class BadRequestError(CloudError):
     kind = "bad-request"
-    pause_s = float("inf")
 
 
 class CredentialsError(CloudError):
     kind = "credentials"
-    pause_s = 60.0

@@ -14,19 +14,19 @@ import urllib3
 from google.api_core import exceptions as api_exceptions
 from google.protobuf import json_format
 
-from tpuctl.cloud.classify import from_http
+from tpuctl.cloud.classify import NOBODY, Caller, from_http
 from tpuctl.cloud.errors import CloudError, CredentialsError, TransientError
 
 
 @contextmanager
-def cloud_call(what: str) -> Iterator[None]:
+def cloud_call(what: str, caller: Caller = NOBODY) -> Iterator[None]:
     """`what` names call and object for people. Raises only CloudError and its kinds for what the call can raise."""
     try:
         yield
     except api_exceptions.GoogleAPICallError as error:
-        raise _of_api_error(error, what) from error
+        raise _of_api_error(error, what, caller) from error
     except googleapiclient.errors.HttpError as error:
-        raise from_http(int(error.resp.status), error.content, what) from error
+        raise from_http(int(error.resp.status), error.content, what, caller) from error
     except google.auth.exceptions.TransportError as error:
         # The token could not be fetched: the call itself was never sent.
         raise TransientError(f"{what}: no token, the identity service cannot be reached: {error}") from error
@@ -43,11 +43,11 @@ def cloud_call(what: str) -> Iterator[None]:
         raise _of_network(error, what) from error
 
 
-def _of_api_error(error: api_exceptions.GoogleAPICallError, what: str) -> CloudError:
+def _of_api_error(error: api_exceptions.GoogleAPICallError, what: str, caller: Caller) -> CloudError:
     response = error.response
     if isinstance(response, requests.Response):
-        return from_http(response.status_code, response.content, what)
-    return from_http(int(error.code or 0), b"", what)
+        return from_http(response.status_code, response.content, what, caller)
+    return from_http(int(error.code or 0), b"", what, caller)
 
 
 # Nothing was sent: no connection came about.

@@ -68,6 +68,15 @@ class UnrecognisedState:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the service ended a queued resource. `kind`: `expired` (its window is over), the kind of refusal that its
+    words mean (cloud/effects.py), or "" when it gave no reason. `words`: for people."""
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueuedResource:
     name: QrName  # last segment of the full name
     zone: Zone
@@ -80,6 +89,7 @@ class QueuedResource:
     labels: Mapping[str, str] = field(default_factory=dict)  # of its first node spec: the QR itself has none
     created: Instant | None = None
     error: str | None = None  # failed_data.error, when FAILED
+    failure: Failure | None = None  # the same with its meaning
     reserved: bool = False
 
     @property

@@ -13,7 +13,8 @@ from requests.adapters import BaseAdapter
 
 from tpuctl.base.clock import Clock
 from tpuctl.base.ids import QrName, Zone
-from tpuctl.cloud.access import credentials_for, scheme_and_host
+from tpuctl.cloud.access import account_of, credentials_for, scheme_and_host
+from tpuctl.cloud.classify import Caller
 from tpuctl.cloud.failures import cloud_call
 from tpuctl.cloud.model import Listing, Node, QrRequest, QueuedResource
 from tpuctl.cloud.retry import reading
@@ -48,7 +49,9 @@ class RestTpu:
         scheme, host = scheme_and_host(endpoint)
         self._project, self._clock, self._timeout_s = project, clock, timeout_s
         with cloud_call(f"use {endpoint}"):
-            self._transport = TpuRestTransport(host=host, credentials=credentials_for(endpoint), url_scheme=scheme)
+            credentials = credentials_for(endpoint)
+            self._transport = TpuRestTransport(host=host, credentials=credentials, url_scheme=scheme)
+        self._caller = Caller(project, account_of(credentials))
         session: requests.Session = self._transport._session  # noqa: SLF001  the client offers no other way in
         if scheme == "http":
             session.trust_env = False  # no proxy of the environment stands between us and this machine
@@ -91,12 +94,12 @@ class RestTpu:
 
     def create_queued_resource(self, request: QrRequest, request_id: str) -> None:
         message = create_request(self._project, request, request_id)
-        with cloud_call(f"create queued resource {request.name!r} in {request.zone}"):
+        with cloud_call(f"create queued resource {request.name!r} in {request.zone}", self._caller):
             self._transport.create_queued_resource(message, timeout=self._timeout_s)
 
     def delete_queued_resource(self, zone: Zone, name: QrName, request_id: str) -> None:
         request = tpu_v2.DeleteQueuedResourceRequest(name=self._qr(zone, name), request_id=request_id, force=True)
-        with cloud_call(f"delete queued resource {name!r} in {zone}"):
+        with cloud_call(f"delete queued resource {name!r} in {zone}", self._caller):
             self._transport.delete_queued_resource(request, timeout=self._timeout_s)
 
     def _parent(self, zone: Zone) -> str:
@@ -107,7 +110,7 @@ class RestTpu:
 
     def _read(self, what: str, call: Callable[[], T]) -> T:
         def once() -> T:
-            with cloud_call(what):
+            with cloud_call(what, self._caller):
                 return call()
 
         return reading(once, self._clock)

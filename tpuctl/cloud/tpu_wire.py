@@ -6,11 +6,13 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from google.cloud import tpu_v2
-from google.protobuf import timestamp_pb2
+from google.protobuf import json_format, timestamp_pb2
+from google.rpc import error_details_pb2
 from google.type import interval_pb2
 
 from tpuctl.base.ids import QrName, Zone
 from tpuctl.base.units import Instant
+from tpuctl.cloud.classify import failure_of
 from tpuctl.cloud.model import (
     Initiator,
     Node,
@@ -48,9 +50,10 @@ def queued_resource_of(message: Any) -> QueuedResource:
     specs = list(message.tpu.node_spec)
     first = specs[0].node if specs else None
     initiator = recognised(Initiator, message.state.state_initiator)
-    failed = message.state.failed_data.error
+    name = QrName(last_segment(message.name))
+    error = _status_of(message.state.failed_data.error) if message.state.HasField("failed_data") else None
     return QueuedResource(
-        name=QrName(last_segment(message.name)),
+        name=name,
         zone=zone_in(message.name),
         state=recognised(QrState, message.state.state),
         initiator=initiator if isinstance(initiator, Initiator) else None,
@@ -60,9 +63,25 @@ def queued_resource_of(message: Any) -> QueuedResource:
         spot=message.HasField("spot"),
         labels=dict(first.labels) if first is not None else {},
         created=_instant(message, "create_time"),
-        error=failed.message if message.state.HasField("failed_data") else None,
+        error=None if error is None else str(error["message"]),
+        failure=None if error is None else failure_of(error, f"queued resource {name!r}"),
         reserved=bool(message.reservation_name),
     )
+
+
+def _status_of(status: Any) -> dict[str, Any]:
+    """A google.rpc.Status with those of its details whose types are known here."""
+    details = []
+    for packed in status.details:
+        kind = _DETAILS.get(packed.TypeName())
+        if kind is not None and packed.Unpack(detail := kind()):
+            details.append(json_format.MessageToDict(detail, preserving_proto_field_name=True))
+    return {"code": status.code, "message": status.message, "details": details}
+
+
+_DETAILS: dict[str, Any] = {
+    kind.DESCRIPTOR.full_name: kind for kind in (error_details_pb2.QuotaFailure, error_details_pb2.ErrorInfo)
+}
 
 
 def node_of(message: Any) -> Node:

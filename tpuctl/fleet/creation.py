@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tpuctl.base.ids import IncarnationId, PoolName
 from tpuctl.base.units import Instant
+from tpuctl.cloud.effects import UNTIL_SPEC_CHANGES
 from tpuctl.cloud.model import QueuedResource, UnrecognisedState
 from tpuctl.fleet.draft import Draft
 from tpuctl.fleet.lifecycle import NAME_CONFLICT
@@ -20,9 +21,6 @@ from tpuctl.spec.accelerators import accelerator
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.pool import Place, PoolSpec
 from tpuctl.store.records import Incarnation, Intent, Phase
-
-# Refusals that only a change of the spec can mend: asking again would hear the same.
-UNTIL_SPEC_CHANGES = frozenset({"type-not-in-zone", "bad-request"})
 
 
 @dataclass(frozen=True, slots=True)

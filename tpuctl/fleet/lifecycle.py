@@ -151,8 +151,9 @@ def _present(row: Incarnation, queued: QueuedResource, node: Node | Absent | Uns
 
 
 def _end_of(row: Incarnation, queued: QueuedResource, scene: Scene) -> str:
-    if queued.state is QrState.FAILED and row.expires_at is not None and scene.now >= row.expires_at:
-        return f"{EXPIRED}: not fulfilled by {row.expires_at.iso()}"
+    if queued.state is QrState.FAILED and _is_expired(row, queued, scene):
+        until = f"not fulfilled by {row.expires_at.iso()}" if row.expires_at is not None else str(queued.error)
+        return f"{EXPIRED}: {until}"
     if queued.state is QrState.FAILED:
         return f"queued resource FAILED: {queued.error or 'no reason given'}"
     who = {Initiator.SERVICE: " by the service", Initiator.USER: " by a user"}.get(
@@ -161,6 +162,12 @@ def _end_of(row: Incarnation, queued: QueuedResource, scene: Scene) -> str:
     if queued.state is QrState.DELETING:
         return "queued resource DELETING, not by us"
     return f"queued resource {state_text(queued.state)}{who if queued.initiator else ''}"
+
+
+def _is_expired(row: Incarnation, queued: QueuedResource, scene: Scene) -> bool:
+    """As the service tells it; by the clock where it gives no reason. A refusal after the window keeps its kind."""
+    told = queued.failure.kind if queued.failure is not None else ""
+    return told == EXPIRED or (not told and row.expires_at is not None and scene.now >= row.expires_at)
 
 
 def _lost(row: Incarnation, scene: Scene, why: str) -> Step:

@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
 from tpuctl.base.ids import QrName, Zone
+from tpuctl.cloud.effects import Scope
 from tpuctl.cloud.errors import CloudError, ConflictError, TransientError
 from tpuctl.fleet.calls import Accepted, Ours, Outcome, Taken
-from tpuctl.fleet.creation import UNTIL_SPEC_CHANGES
 from tpuctl.fleet.lifecycle import NAME_CONFLICT
 from tpuctl.fleet.room import QUOTA_FULL
 from tpuctl.store.database import Store, Transaction
 from tpuctl.store.records import ENDLESS_S, Event, Incarnation, Intent, ZoneHold
 
-_PROJECT_WIDE = frozenset({"rate-limited", "api-disabled", "credentials"})
-_ZONE_WIDE = frozenset({"permission", "location-policy"})
 JITTER = 0.25
-TYPE_NOT_IN_ZONE = "type-not-in-zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +63,12 @@ def _refused(
     if unclear:
         return Recorded(text)
     tx.add_event(Event(clock.now(), "refused", row.name, f"{error.kind}: {text}"))
-    zone, accelerator = _scope(row, error)
-    concerns_place = error.kind == TYPE_NOT_IN_ZONE or error.kind not in UNTIL_SPEC_CHANGES
-    if concerns_place and not (error.kind == QUOTA_FULL and _leftovers(tx, row)):
-        until = clock.now().plus(min(error.pause_s, 2 * ENDLESS_S) * (1 + JITTER * chance.unit()))
+    effect = error.effect
+    if effect.scope is Scope.SLOT:  # others of the type would hear the same now, and may be mended before the next pass
+        return Recorded(text, (row.zone, row.accelerator))
+    zone, accelerator = _held(row, effect.scope)
+    if not (error.kind == QUOTA_FULL and _leftovers(tx, row)):
+        until = clock.now().plus(min(effect.pause_s, 2 * ENDLESS_S) * (1 + JITTER * chance.unit()))
         tx.put_zone_hold(ZoneHold(Zone(zone), accelerator, error.kind, until, text))
     return Recorded(text, (zone, accelerator))
 
@@ -79,10 +78,10 @@ def _leftovers(tx: Transaction, row: Incarnation) -> bool:
     return any(each.phase.is_over and each.zone == row.zone for each in tx.existing_incarnations())
 
 
-def _scope(row: Incarnation, error: CloudError) -> tuple[str, str]:
-    if error.kind in _PROJECT_WIDE:
+def _held(row: Incarnation, scope: Scope) -> tuple[str, str]:
+    if scope is Scope.PROJECT:
         return "*", "*"
-    return row.zone, "*" if error.kind in _ZONE_WIDE else row.accelerator
+    return row.zone, "*" if scope is Scope.ZONE else row.accelerator
 
 
 def record_delete_failure(store: Store, name: QrName, error: CloudError) -> None:
