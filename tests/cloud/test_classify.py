@@ -42,6 +42,7 @@ KINDS = {
     "location_policy_403": "location-policy",
     "location_policy_without_reason_403": "location-policy",
     "api_disabled_403": "api-disabled",
+    "api_disabled_without_reason_403": "api-disabled",
     "unauthenticated_401": "credentials",
     "internal_500": "transient",
     "unavailable_503": "transient",

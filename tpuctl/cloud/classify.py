@@ -101,6 +101,8 @@ def _set(*items: str) -> frozenset[str]:
 # The first rule that matches decides. Reasons stand before codes, codes before words, the general after the special.
 RULES: tuple[Rule, ...] = (
     Rule(ApiDisabledError, reason=_set("SERVICE_DISABLED", "accessNotConfigured")),
+    Rule(ApiDisabledError, status=frozenset({403}), code=_set("PERMISSION_DENIED"),
+         words=re.compile(r"has not been used in project .* or it is disabled")),
     Rule(LocationPolicyError, reason=_set("LOCATION_POLICY_VIOLATED")),
     Rule(LocationPolicyError, status=frozenset({403}), code=_set("PERMISSION_DENIED"), words=_LOCATION),
     # Before the quota rules: 'Quota exceeded for quota metric … per minute' is a rate, whatever its reason says.

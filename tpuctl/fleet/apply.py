@@ -22,7 +22,7 @@ from tpuctl.fleet.calls import Outcome, create, delete, request_for
 from tpuctl.fleet.metadata import NodeMetadata
 from tpuctl.fleet.model import Create, Delete, FleetView, Plan
 from tpuctl.fleet.outcomes import record_delete_failure, record_outcome
-from tpuctl.fleet.pace import Pace
+from tpuctl.fleet.pace import CREATES_PER_MINUTE, Pace
 from tpuctl.fleet.save import save_plan
 from tpuctl.fleet.scene import FRESH_S
 from tpuctl.spec.cluster import ClusterSpec
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 # At most so many creates in flight kept clear of internal errors of the service, as operators saw it.
 IN_FLIGHT = 8
+# A pass holds the lock: it waits no longer for the budget of creates; the next pass goes on.
+MAX_WAIT_S = 10.0
 
 
 class InterruptedPassError(TpuctlError):
@@ -66,6 +68,7 @@ class Applier:
     chance: Chance
     metadata: NodeMetadata
     in_flight: int = IN_FLIGHT  # 1: on this thread, one after the other
+    creates_per_minute: int | None = CREATES_PER_MINUTE  # None: no limit
 
     def apply(self, plan: Plan, view: FleetView, spec: ClusterSpec | None, end_s: float) -> Applied:
         """`end_s`: on the monotonic clock; nothing is begun after it. Raises InterruptedPassError."""
@@ -81,6 +84,7 @@ class Applier:
             flying.land_all()
             if spec is not None:
                 for creation in plan.creates:
+                    flying.make_room()  # what is counted as leaving leaves
                     if (row := work.begin_create(creation)) is not None:
                         first = creation.incarnation.intent is Intent.PLANNED
                         flying.start(self._create_call(row, creation, spec), partial(work.created, row, first))
@@ -101,7 +105,7 @@ class _Work:
 
     def __init__(self, tools: Applier, view: FleetView, end_s: float) -> None:
         self._tools = tools
-        self._pace = Pace(tools.clock)
+        self._pace = Pace(tools.store, tools.clock, tools.creates_per_minute)
         self._end_s = end_s
         self._seen_s = {
             zone.zone: zone.queued_resources.monotonic_s
@@ -137,21 +141,28 @@ class _Work:
     def begin_create(self, action: Create) -> Incarnation | None:
         """Commit that the call leaves, and return the row as it now is; None when it must not."""
         row = action.incarnation
-        obstacle = self._create_obstacle(action)
-        if not obstacle:
-            self._pace.take()
+        wait_s = self._pace.wait_s()
+        obstacle = self._create_obstacle(action, wait_s)
+        if not obstacle and wait_s:
+            self._tools.clock.sleep(wait_s)
             obstacle = self._obstacle(row, 0.0)  # the wait may have made the observation old
         if obstacle:
-            self.applied.left.append(f"create {row.name}: {obstacle}")
+            self._leave(action, obstacle)
             return None
         sent = replace(row, intent=Intent.SENT)
         with self._tools.store.transaction() as tx:
             if tx.incarnation(row.name) != row:
-                self.applied.left.append(f"create {row.name}: its record changed meanwhile")
-                return None
-            if row.intent is Intent.PLANNED:
-                tx.put_incarnation(sent)
-                tx.add_event(Event(self._tools.clock.now(), "requested", row.name, action.reason))
+                obstacle = "its record changed meanwhile"
+            elif self._pace.wait_in(tx):
+                obstacle = "another pass asks too"
+            else:
+                self._pace.count(tx)
+                if row.intent is Intent.PLANNED:
+                    tx.put_incarnation(sent)
+                    tx.add_event(Event(self._tools.clock.now(), "requested", row.name, action.reason))
+        if obstacle:
+            self._leave(action, obstacle)
+            return None
         self.unanswered.append(row.name)
         return sent
 
@@ -165,7 +176,10 @@ class _Work:
         if result.stops is not None:
             self._stopped[result.stops] = result.problem
 
-    def _create_obstacle(self, action: Create) -> str:
+    def _leave(self, action: Create, obstacle: str) -> None:
+        self.applied.left.append(f"create {action.incarnation.name}: {obstacle}")
+
+    def _create_obstacle(self, action: Create, wait_s: float) -> str:
         row = action.incarnation
         missing = [name for name in action.after if name not in self.applied.deleted]
         if missing:
@@ -173,7 +187,9 @@ class _Work:
         for key in ((row.zone, row.accelerator), (row.zone, "*"), ("*", "*")):
             if key in self._stopped:
                 return f"as before it in this pass: {self._stopped[key]}"
-        return self._obstacle(row, self._pace.wait_s())
+        if wait_s > MAX_WAIT_S:
+            return f"{self._tools.creates_per_minute} creates a minute is all that the project may ask for"
+        return self._obstacle(row, wait_s)
 
     def _obstacle(self, row: Incarnation, delay_s: float) -> str:
         """Why nothing may be done about the row now."""
@@ -202,9 +218,12 @@ class _Flying:
         if self._pool is None:
             then(call())
             return
-        while len(self._landing) >= self._limit:
-            self._land()
+        self.make_room()
         self._landing[self._pool.submit(call)] = then
+
+    def make_room(self) -> None:
+        while self._pool is not None and len(self._landing) >= self._limit:
+            self._land()
 
     def land_all(self) -> None:
         while self._landing:

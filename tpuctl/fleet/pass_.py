@@ -17,6 +17,7 @@ from tpuctl.fleet.apply import Applied, Applier
 from tpuctl.fleet.metadata import NodeMetadata
 from tpuctl.fleet.model import FleetRecords, FleetView, Plan, RayView
 from tpuctl.fleet.observe import observe_fleet
+from tpuctl.fleet.pace import CREATES_PER_MINUTE
 from tpuctl.fleet.plan import plan_fleet
 from tpuctl.fleet.steps import follow_clock
 from tpuctl.fleet.wants import Demand
@@ -56,7 +57,8 @@ class PassTools:
     metadata: NodeMetadata
     read_ray: Callable[[], RayView]
     demand: DemandOf = nothing_wanted
-    parallel: int = 8  # 1: all on one thread
+    parallel: int = 8  # calls in flight; 1: all on one thread
+    creates_per_minute: int | None = CREATES_PER_MINUTE  # of the whole project, across passes; None: no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,14 @@ def run_pass(
             known = _read(tx, epoch)
         view, plan = _decide(tools, known, cluster, epoch)
         applier = Applier(
-            tools.tpu, tools.store, tools.lock, tools.clock, tools.chance, tools.metadata, in_flight=tools.parallel
+            tools.tpu,
+            tools.store,
+            tools.lock,
+            tools.clock,
+            tools.chance,
+            tools.metadata,
+            in_flight=tools.parallel,
+            creates_per_minute=tools.creates_per_minute,
         )
         applied = applier.apply(plan, view, known.spec, end_s)
         with tools.store.transaction() as tx:

@@ -12,6 +12,7 @@ from tpuctl.cloud.model import QrRequest, TpuApi
 from tpuctl.cloud.tpu import RestTpu
 from tpuctl.emulator.scenario import Latencies, Settings
 from tpuctl.emulator.world import Transition
+from tpuctl.fleet.pace import CREATES_PER_MINUTE
 from tpuctl.fleet.pass_ import PassResult, PassTools, run_pass
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import digest, dump
@@ -41,6 +42,7 @@ class FleetWorld:
         self.tpu: TpuApi = RestTpu(
             EmulatedCloud.ENDPOINT, "test-project", self.clock, adapter=self.emulated.adapter(), timeout_s=20.0
         )
+        self.creates_per_minute: int | None = CREATES_PER_MINUTE
         self.demand: dict[PoolName, int] = {}  # chips that queued runs would fill
         self.wrap_tpu: Callable[[TpuApi], TpuApi] = lambda tpu: tpu
         self.store = Store.open(directory / "store.sqlite3", clock=self.clock, create=True)
@@ -48,6 +50,7 @@ class FleetWorld:
 
     def want(self, spec: ClusterSpec) -> None:
         with self.store.transaction() as tx:
+            tx.clear_endless_holds(self.clock.now())
             tx.put_spec(dump(spec), digest(spec), self.clock.now())
             tx.put_meta("wanted", "up")
 
@@ -83,6 +86,7 @@ class FleetWorld:
             self.hosts.view,
             demand=lambda _runs, _spec: self.demand,
             parallel=1,
+            creates_per_minute=self.creates_per_minute,
         )
         return run_pass(tools, cluster=CLUSTER, epoch=self.epoch, deadline_s=deadline_s, dry_run=dry_run)
 
