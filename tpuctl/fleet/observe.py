@@ -17,27 +17,38 @@ from tpuctl.fleet.model import FleetView, RayView, ZoneView
 
 T = TypeVar("T")
 
-# Each call has a time limit of its own, a list has several pages and tries; one zone may take this long and no more.
-ZONE_LIMIT_S = 45.0
+# Each call has a time limit of its own (20 s), a list has several pages and tries; one zone may take this long and no
+# more: what the others showed must still be fresh when it is acted on (scene.FRESH_S).
+ZONE_LIMIT_S = 30.0
+MOST_AT_ONCE = 64
 
 
 def observe_fleet(
-    tpu: TpuApi, zones: Sequence[Zone], read_ray: Callable[[], RayView], clock: Clock, *, parallel: int = 8
+    tpu: TpuApi,
+    zones: Sequence[Zone],
+    read_ray: Callable[[], RayView],
+    clock: Clock,
+    *,
+    parallel: int = 8,
+    limit_s: float = ZONE_LIMIT_S,
 ) -> FleetView:
-    """`parallel` 1: one call after the other on this thread, as tests on virtual time want it."""
+    """Each zone on a thread of its own, so that one that hangs keeps no other waiting for a thread.
+
+    `parallel` 1: one call after the other on this thread, as tests on virtual time want it.
+    """
     if parallel <= 1:
         return FleetView(tuple(_zone_view(tpu, zone, clock) for zone in zones), read_ray())
-    pool = ThreadPoolExecutor(max_workers=max(1, min(parallel, len(zones))), thread_name_prefix="observe")
+    pool = ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(zones))), thread_name_prefix="observe")
     try:
         coming = [(zone, pool.submit(_zone_view, tpu, zone, clock)) for zone in zones]
+        end_s = clock.monotonic() + limit_s
         ray = read_ray()
         views = []
-        end_s = clock.monotonic() + ZONE_LIMIT_S
         for zone, future in coming:
             try:
                 views.append(future.result(timeout=max(0.0, end_s - clock.monotonic())))
             except TimeoutError:
-                late = Unknown(f"no answer within {ZONE_LIMIT_S:g} s")
+                late = Unknown(f"no answer within {limit_s:g} s")
                 views.append(ZoneView(zone, late, late))
         return FleetView(tuple(views), ray)
     finally:
