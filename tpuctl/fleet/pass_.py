@@ -39,6 +39,8 @@ def nothing_wanted(runs: tuple[Run, ...], spec: ClusterSpec) -> Demand:
 
 # Of each slot so many GONE incarnations are read: enough to see that several in a row never came up.
 PAST = 8
+# A submission that was not answered is repeated within minutes, by its own client.
+REQUESTS_KEPT_S = 7 * 86400.0
 # Keys of the store's meta table.
 SURVEYED, REASONS, BEYOND_GRANT, SEEN_USER = "surveyed", "plan_reasons", "beyond_grant", "seen_user_at"
 
@@ -139,6 +141,7 @@ def run_pass(
             rows = tx.existing_incarnations()
             result = PassResult(_exit(plan, applied), _summary(plan, applied, rows), plan, applied)
             _keep(tx, known, view, plan)
+            tx.forget_requests(tools.clock.now().plus(-REQUESTS_KEPT_S))
             tx.add_pass(PassRecord(started, tools.clock.now(), result.exit_code, result.summary))
         return result
 

@@ -35,6 +35,7 @@ __all__ = ["LeaseTakenError", "Store", "StoredSpec", "Transaction"]
 
 _HEADER = b"SQLite format 3\x00"
 _BUSY_TIMEOUT_S = 30.0
+_LOG_BYTES = 8 * 2**20
 
 
 class Transaction(FleetRows, RunRows, EventRows, SpecRows):
@@ -53,11 +54,19 @@ class Store:
     @classmethod
     def open(cls, path: Path, *, clock: Clock, create: bool) -> Store:
         """Raises StoreMissingError (only without `create`), StoreDamagedError, StoreTooNewError, StoreBusyError."""
-        if not path.exists():
-            if not create:
-                raise StoreMissingError(f"there is no store at {path}: this command runs on the head, or with --store")
-            _create(path)
-        _check_header(path)
+        try:
+            if not path.exists():
+                if not create:
+                    raise StoreMissingError(
+                        f"there is no store at {path}: this command runs on the head, or with --store"
+                    )
+                _create(path)
+            _check_header(path)
+        except OSError as error:
+            raise StoreError(
+                f"store {path} cannot be used: {error.strerror or error}. Nothing was done. Its directory must be "
+                "there and writable for this user"
+            ) from error
         connection: sqlite3.Connection | None = None
         try:
             connection = _connect(path)
@@ -145,6 +154,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        # After a burst the log shrinks again: it shares the disk with everything else of the head.
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     except BaseException:
         connection.close()
         raise
@@ -201,6 +212,11 @@ def _told(path: Path, error: sqlite3.Error) -> StoreError:
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return StoreFullError(f"store {path} cannot be written: {error}. Make room on its disk; nothing was half saved")
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreError(
+            f"store {path} cannot be written: {error}. File and directory must be writable for this user; nothing was "
+            "half saved"
+        )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(f"store {path} is being written by another process for over {_BUSY_TIMEOUT_S:g} s")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

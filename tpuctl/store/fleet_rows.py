@@ -43,12 +43,13 @@ class FleetRows:
 
     def recent_incarnations(self, past: int) -> tuple[Incarnation, ...]:
         """All that are not GONE and, of each slot, the `past` newest that are; oldest first."""
-        sql = (
-            f"SELECT {_COLUMNS} FROM (SELECT *, ROW_NUMBER() OVER "
-            "(PARTITION BY pool, slot, phase = 'GONE' ORDER BY created_at DESC, n DESC) AS age FROM incarnations) "
-            "WHERE phase <> 'GONE' OR age <= ? ORDER BY created_at, pool, slot, n"
+        names = (
+            "SELECT name FROM incarnations WHERE phase <> 'GONE' UNION ALL "
+            "SELECT name FROM (SELECT name, ROW_NUMBER() OVER "
+            "(PARTITION BY pool, slot ORDER BY created_at DESC, n DESC) AS age "
+            "FROM incarnations WHERE phase = 'GONE') WHERE age <= ?"
         )
-        return tuple(from_row(Incarnation, row) for row in self._connection.execute(sql, (past,)))
+        return self._incarnations(f"WHERE name IN ({names}) ORDER BY created_at, pool, slot, n", past)
 
     def last_numbers(self, epoch: Epoch) -> Mapping[tuple[PoolName, int], int]:
         """The highest n that a slot ever had in this epoch."""
@@ -101,6 +102,6 @@ class FleetRows:
         cursor = self._connection.execute(insert_of("passes", PassRecord), to_values(record))
         self._connection.execute("DELETE FROM passes WHERE id <= ?", ((cursor.lastrowid or 0) - _KEPT_PASSES,))
 
-    def _incarnations(self, tail: str, *values: str) -> tuple[Incarnation, ...]:
+    def _incarnations(self, tail: str, *values: str | int) -> tuple[Incarnation, ...]:
         rows = self._connection.execute(f"SELECT {_COLUMNS} FROM incarnations {tail}", values)
         return tuple(from_row(Incarnation, row) for row in rows)

@@ -37,3 +37,12 @@ class SpecRows:
     def put_meta(self, key: str, value: str) -> None:
         sql = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
         self._connection.execute(sql, (key, value))
+
+    def forget_requests(self, before: Instant) -> None:
+        """Request ids of submissions are kept so that a repeated one makes no second run (A42); nobody repeats one that
+        is older than this."""
+        sql = (
+            "DELETE FROM meta WHERE key >= 'request:' AND key < 'request;' "
+            "AND value NOT IN (SELECT id FROM runs WHERE submitted_at >= ?)"
+        )
+        self._connection.execute(sql, (before.unix_s,))
