@@ -132,6 +132,19 @@ def test_empty_zones_are_no_reason_to_doubt_the_listing() -> None:
     assert client.find_instances("a", "b").complete
 
 
+def test_every_effect_carries_its_request_id() -> None:
+    client, http, _ = compute((200, DONE))
+
+    client.insert_instance(REQUEST, "request-1")
+    client.delete_instance(ZONE, "head", "request-2")
+    client.insert_disk(ZONE, "data", 10, {}, "request-3")
+    client.delete_disk(ZONE, "data", "request-4")
+
+    effects = [(method, uri) for method, uri, _ in http.sent if method != "GET" and "/wait" not in uri]
+    assert [method for method, _ in effects] == ["POST", "DELETE", "POST", "DELETE"]
+    assert [f"requestId=request-{number}" in uri for number, (_, uri) in enumerate(effects, 1)] == [True] * 4
+
+
 def test_insert_sends_an_on_demand_vm_with_its_kept_data_disk() -> None:
     client, http, _ = compute((200, DONE))
 

@@ -196,6 +196,7 @@ def test_finished_operation_with_a_result_of_another_type_is_no_error() -> None:
     tpu.delete_queued_resource(ZONE, NAME, "11111111-2222-4333-8444-555555555555")
 
     assert adapter.query(0)["force"] in (["True"], ["true"])
+    assert adapter.query(0)["requestId"] == ["11111111-2222-4333-8444-555555555555"]
 
 
 Call = Callable[[RestTpu], object]

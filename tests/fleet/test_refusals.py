@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tpuctl.base.ids import Zone
+from tpuctl.base.ids import QrName, Zone
 from tpuctl.cloud.effects import OF, TABLE, Scope
+from tpuctl.cloud.model import QrRequest, TpuApi
 from tpuctl.emulator.scenario import CapacityRule, Latencies, QuotaRule, Settings
 from tpuctl.fleet.pace import KEY, Pace
 from tpuctl.store.database import Store
@@ -108,8 +110,8 @@ def test_a13_four_exhausted_answers_have_four_reasons_and_four_effects(tmp_path:
     came: dict[str, int] = {}
     for minute in range(1, 90):
         world.passes(1)
-        for zone in asked(world)[4:]:
-            came.setdefault(zone, minute)
+        for where in asked(world)[4:]:
+            came.setdefault(where, minute)
     assert came[places[3]] <= 2
     assert 2 <= came[OTHER] <= 4
     assert 5 <= came[THIRD] <= 8
@@ -264,3 +266,56 @@ def test_a_zone_without_capacity_gives_a_queued_resource_no_error_and_is_no_refu
 
     assert (world.row().phase, world.row().error_kind) == (Phase.WAITING, "")
     assert len(asked(world)) == 1
+
+
+class RequestIds:
+    """Notes the request id of each effect, in order, by its kind and object."""
+
+    def __init__(self, tpu: TpuApi) -> None:
+        self._tpu = tpu
+        self.sent: dict[tuple[str, str], list[str]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tpu, name)
+
+    def create_queued_resource(self, request: QrRequest, request_id: str) -> None:
+        self.sent.setdefault(("create", request.name), []).append(request_id)
+        self._tpu.create_queued_resource(request, request_id)
+
+    def delete_queued_resource(self, zone: Zone, name: QrName, request_id: str) -> None:
+        self.sent.setdefault(("delete", name), []).append(request_id)
+        self._tpu.delete_queued_resource(zone, name, request_id)
+
+
+def test_a_repeated_effect_has_its_first_request_id_and_a_refused_create_another(tmp_path: Path) -> None:
+    world = FleetWorld(tmp_path, a_cluster_spec(), Settings(latencies=QUICK))
+    noted = RequestIds(world.tpu)
+    world.wrap_tpu = lambda _tpu: noted
+    name = f"lab-v4-0-{EPOCH}-1"
+    world.emulated.plant("error-before", method="POST", path="queuedResources", times=3)
+    for _ in range(4):  # each in a process of its own
+        world.passes(1)
+        world.restart()
+    creates = noted.sent["create", name]
+    assert len(creates) >= 4
+    assert len(set(creates)) == 1
+
+    world.settle()
+    world.emulated.plant("error-before", method="DELETE", times=3)
+    world.want_nothing()
+    for _ in range(5):
+        world.passes(1)
+        world.restart()
+    deletes = noted.sent["delete", name]
+    assert len(deletes) >= 4
+    assert len(set(deletes)) == 1
+    assert set(deletes) != set(creates)
+
+    other = FleetWorld(tmp_path / "other", a_cluster_spec(), Settings(latencies=QUICK))
+    noted = RequestIds(other.tpu)
+    other.wrap_tpu = lambda _tpu: noted
+    refuse(other, "no-capacity", times=1)
+    other.passes(10)
+    refused, accepted = noted.sent["create", name]
+    assert refused != accepted
+    assert refused

@@ -153,6 +153,8 @@ class _Work:
         with self._tools.store.transaction() as tx:
             if tx.incarnation(row.name) != row:
                 obstacle = "its record changed meanwhile"
+            elif tx.meta("wanted") == "down":
+                obstacle = "the cluster is to go down since a moment ago"
             elif self._pace.wait_in(tx):
                 obstacle = "another pass asks too"
             else:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from tpuctl.base.errors import BusyError
+from tpuctl.store.errors import StoreError
 
 
 class PassLock:
@@ -32,15 +34,21 @@ class PassLock:
 
     def __enter__(self) -> PassLock:
         # Not inherited by children: a child that outlives the pass must not keep the lock.
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"the pass lock {self._path} cannot be opened: {error.strerror or error}. Nothing was done"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = os.pread(descriptor, 64, 0).decode(errors="replace").strip()
             os.close(descriptor)
             raise BusyError(f"another pass{f' (pid {holder})' if holder else ''} holds {self._path}") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # on a full disk the lock holds all the same; the number is for people
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
         return self
 
