@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tpuctl.base.errors import UserError
-from tpuctl.emulator.faults import ERROR_NAMES, Faults
+from tpuctl.emulator.fault_errors import ERRORS
+from tpuctl.emulator.faults import Faults
 from tpuctl.emulator.scenario import FaultRule, parse_scenario
 from tpuctl.emulator.wire import Request
 from tpuctl.testing.core_driver import PARENT, Driver, a_driver
@@ -98,7 +99,7 @@ def test_request_that_fails_later_is_taken_first() -> None:
     assert "exhausted. Limit 16" in operation["error"]["message"]
 
 
-@pytest.mark.parametrize("name", ERROR_NAMES)
+@pytest.mark.parametrize("name", ERRORS)
 def test_every_named_error_is_an_error_body(name: str) -> None:
     driver = with_fault(kind="error-before", error=name)
     status, body = driver.create("q")
@@ -108,7 +109,7 @@ def test_every_named_error_is_an_error_body(name: str) -> None:
 
 
 def test_unknown_error_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'boom' is unknown; known: unavailable"):
+    with pytest.raises(UserError, match="'boom' is unknown; known: unavailable"):
         a_driver(faults=[{"kind": "error-before", "error": "boom"}])
 
 
@@ -119,4 +120,4 @@ def test_scenario_names_every_mistake_at_once() -> None:
         )
     lines = str(caught.value).splitlines()
     assert lines[0] == "s.yaml: 3 mistake(s)"
-    assert {line.split(":")[0].strip() for line in lines[1:]} == {"notise", "capacity.0", "latencies.boot"}
+    assert {line.split(":")[0].strip() for line in lines[1:]} == {"notise", "capacity.0.type", "latencies.boot"}
