@@ -62,7 +62,7 @@ def test_empty_file_is_the_usual_cloud() -> None:
         ),
         (
             "capacity: {zone: us-central2-b, type: v9}\n",
-            "s.yaml:1:32: capacity.0.type: type 'v9' is no accelerator type, no generation and not '*'",
+            "s.yaml:1:33: capacity.0.type: type 'v9' is no accelerator type, no generation and not '*'",
         ),
         ("stockouts: [{after: 5s, until: 5s}]\n", "s.yaml:1:13: stockouts.0: `until` must be later than `after`"),
         (
