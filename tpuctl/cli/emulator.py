@@ -55,7 +55,7 @@ def start(
     from tpuctl.base.clock import SystemClock
     from tpuctl.emulator import remote
     from tpuctl.emulator.options import ServerOptions
-    from tpuctl.emulator.scenario import read_scenario
+    from tpuctl.emulator.scenario_yaml import read_scenario
 
     if machines not in ("process", "none"):
         raise UserError(f"--machines is {machines!r}; it is `process` or `none`")

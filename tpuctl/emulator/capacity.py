@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tpuctl.emulator.accelerators import Accelerator
-from tpuctl.emulator.scenario import CapacityRule, CapacityStep
+from tpuctl.emulator.scenario_capacity import CapacityRule, CapacityStep, Stockout
+from tpuctl.emulator.scenario_parts import covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +24,18 @@ class Holding:
 class Capacity:
     """A request fits when every rule that covers it has room: one for the type, one for the generation, one for all.
 
-    What no rule covers has no limit. Times are seconds since the emulator started.
+    What no rule covers has no limit. In a stockout nothing fits. Times are seconds since the emulator started.
     """
 
-    def __init__(self, rules: tuple[CapacityRule, ...]) -> None:
+    def __init__(self, rules: tuple[CapacityRule, ...], stockouts: tuple[Stockout, ...] = ()) -> None:
+        self._stockouts = stockouts
         self._rules: dict[tuple[str, str], tuple[CapacityStep, ...]] = {(r.zone, r.type): r.steps for r in rules}
         self._holdings: dict[str, Holding] = {}  # in order of granting
 
     def change_times(self) -> list[float]:
         """When a rule changes by itself."""
-        return sorted({step.at for steps in self._rules.values() for step in steps})
+        changes = {step.at for steps in self._rules.values() for step in steps}
+        return sorted(changes | {stockout.until for stockout in self._stockouts if stockout.until is not None})
 
     def set(self, zone: str, kind: str, chips: int | None, at_s: float) -> None:
         """From now on the rule for (zone, kind) says so, whatever was planned for later."""
@@ -38,6 +43,10 @@ class Capacity:
         self._rules[zone, kind] = (*past, CapacityStep(at=at_s, chips=chips))
 
     def fits(self, zone: str, accelerator: Accelerator, chips: int, at_s: float) -> bool:
+        for stockout in self._stockouts:
+            of_it = covers(stockout.zone, stockout.type, zone, accelerator.name, accelerator.generation.key)
+            if of_it and stockout.holds(at_s):
+                return False
         for key in self._covering(zone, accelerator):
             limit = self.limit(key, at_s)
             if limit is not None and self.used(key) + chips > limit:
@@ -52,17 +61,18 @@ class Capacity:
         return self._holdings.pop(holder, None) is not None
 
     def limit(self, key: tuple[str, str], at_s: float) -> int | None:
-        chips: int | None = None
-        for step in self._rules.get(key, ()):
-            if step.at <= at_s:
-                chips = step.chips
-        return chips
+        steps = self._rules.get(key, ())
+        passed = bisect_right(steps, at_s, key=lambda step: step.at)  # a trace has thousands
+        return steps[passed - 1].chips if passed else None
 
     def used(self, key: tuple[str, str]) -> int:
         return sum(h.chips for h in self._holdings.values() if key in self._keys(h.zone, h.accelerator))
 
-    def excess(self, at_s: float, leaving: frozenset[str]) -> list[str]:
-        """Holders, youngest first, that must go so that every rule holds again. Those in `leaving` count as gone."""
+    def excess(self, at_s: float, leaving: frozenset[str], pick: Callable[[int], int]) -> list[str]:
+        """Holders that must go so that every rule holds again. Those in `leaving` count as gone.
+
+        `pick` says which of n holders, oldest first, is the next to go.
+        """
         goers: list[str] = []
         for key in self._rules:
             limit = self.limit(key, at_s)
@@ -76,7 +86,7 @@ class Capacity:
                 and holding.holder not in goers
             ]
             while staying and sum(holding.chips for holding in staying) > limit:
-                goers.append(staying.pop().holder)
+                goers.append(staying.pop(pick(len(staying))).holder)
         return goers
 
     def table(self, at_s: float) -> list[dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tpuctl.base.units import Instant
@@ -66,6 +67,13 @@ class ComputeLife:
 
         self.world.timeline.at(operation.due, end)
         return operation
+
+    def disturb(self, name: str, kind: str, seconds: float) -> None:
+        """The operation that a call answered with goes wrong; the work that it stands for goes on."""
+        operation = self.operations.get(name)
+        if operation is not None:
+            operation.lost = kind == "operation-lost"
+            operation.shown_after_s = {"operation-slow": seconds, "operation-never": math.inf}.get(kind, 0.0)
 
     # Instances
 

@@ -158,6 +158,8 @@ class ComputeOperation:
     ended: Instant | None = None
     error: Json | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    shown_after_s: float = 0.0  # its end shows so much later than it happens; inf: never
+    lost: bool = False  # 404, whatever becomes of the work
 
     def document(self) -> Json:
         done = self.ended is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from tpuctl.base.units import Instant
 from tpuctl.emulator.wire import Json, ServiceError
@@ -19,6 +20,8 @@ class Operation:
     response: Json | None = None
     response_type: str = ""
     error: Json | None = None
+    shown_after_s: float = 0.0  # its end shows so much later than it happens; inf: never
+    lost: bool = False  # 404, whatever becomes of the work
 
     def document(self, version: str) -> Json:
         metadata: Json = {
@@ -61,20 +64,44 @@ class Operations:
     def repeated(self, verb: str, target: str, request_id: str) -> Operation | None:
         """The operation of the same call under the same request id: a repeat has no effect of its own."""
         name = self._by_request.get((verb, target, request_id)) if request_id else None
-        return self._all.get(name) if name else None
+        found = self._all.get(name) if name else None
+        return found and self._as_shown(found)
 
     def get(self, name: str) -> Operation:
         """Raises ServiceError NOT_FOUND."""
-        if name not in self._all:
+        if name not in self._all or self._all[name].lost:
             raise ServiceError("NOT_FOUND", f"Resource '{name}' was not found")
-        return self._all[name]
+        return self._as_shown(self._all[name])
 
     def drop(self, name: str) -> None:
         self.get(name)
-        del self._all[name]
+        self._all[name].lost = True
+
+    def latest(self, verb: str, target: str) -> Operation | None:
+        """The newest of its kind, also when callers cannot see it any more."""
+        found = [o for o in self._all.values() if (o.verb, o.target) == (verb, target)]
+        return self._as_shown(found[-1]) if found else None
 
     def below(self, parent: str) -> list[Operation]:
-        return [operation for name, operation in self._all.items() if name.startswith(f"{parent}/operations/")]
+        return [
+            self._as_shown(operation)
+            for name, operation in self._all.items()
+            if name.startswith(f"{parent}/operations/") and not operation.lost
+        ]
+
+    def disturb(self, name: str, kind: str, seconds: float) -> None:
+        """The operation that a call answered with goes wrong; the work that it stands for goes on."""
+        operation = self._all.get(name)
+        if operation is not None:
+            operation.lost = kind == "operation-lost"
+            operation.shown_after_s = {"operation-slow": seconds, "operation-never": math.inf}.get(kind, 0.0)
+
+    def _as_shown(self, operation: Operation) -> Operation:
+        """A copy that has not ended while its end is not yet to be seen."""
+        now, ended = self._world.timeline.now, operation.ended
+        if ended is None or now is None or now.since(ended) >= operation.shown_after_s:
+            return operation
+        return replace(operation, ended=None)
 
 
 def finish(operation: Operation, now: Instant, kind: str = "", response: Json | None = None) -> None:

@@ -16,7 +16,7 @@ from tpuctl.emulator.tpu_life import TpuLife
 from tpuctl.emulator.tpu_records import Asked, NodeRecord, QrState, QueuedRecord
 from tpuctl.emulator.tpu_spec import read_queued, wrong_state
 from tpuctl.emulator.wire import Answer, Json, ServiceError
-from tpuctl.emulator.world import World, zone_of
+from tpuctl.emulator.world import World
 
 _PATH = re.compile(
     r"/(?P<version>v2|v2alpha1)/projects/(?P<project>[^/:]+)/locations"
@@ -105,7 +105,7 @@ class TpuApi:
         earlier = self.operations.repeated("create", name, call.request_id)
         if earlier is not None:
             return Answer(earlier.document(where.version), resource=name, labels=self._labels(name))
-        self._rate.check(call.now)
+        self._rate.check(call.now, where.project)
         asked = read_queued(self.world, where.parent, qr_id, call.request.document(), call.now)
         self._check_names(where, name, asked)
         self._check_quota(where, asked)
@@ -157,8 +157,9 @@ class TpuApi:
             return Answer(earlier.document(where.version), resource=where.name, labels=self._labels(where.name))
         record = self._queued(where)
         if record.state is QrState.DELETING:
-            running = [o for o in self.operations.below(where.parent) if o.target == record.name and o.verb == "delete"]
-            return Answer(running[-1].document(where.version), resource=record.name, labels=record.labels)
+            running = self.operations.latest("delete", record.name)
+            document = {} if running is None else running.document(where.version)
+            return Answer(document, resource=record.name, labels=record.labels)
         if record.state not in _DELETABLE and not call.request.flag("force"):
             raise wrong_state(
                 self.world,
@@ -166,7 +167,7 @@ class TpuApi:
             )
         operation = self.operations.begin(call.now, where.parent, record.name, "delete", call.request_id)
         labels = record.labels
-        self.life.delete(call.now, record, operation)
+        self.life.delete(call.now, record, operation, self._doom(call))
         return Answer(operation.document(where.version), effect=True, resource=record.name, labels=labels)
 
     # Nodes
@@ -268,7 +269,7 @@ class TpuApi:
         return dict(record.labels) if record is not None else {}
 
     def _list(self, call: Call, where: Where, key: str, records: Sequence[QueuedRecord | NodeRecord]) -> Answer:
-        unreachable = _unreachable(call, where)
+        unreachable = self._unreachable(call, where)
         shown: dict[str, Json] = {}
         for record in sorted(records, key=lambda each: each.name):
             if record.project != where.project or where.zone not in ("-", record.zone) or record.zone in unreachable:
@@ -282,9 +283,10 @@ class TpuApi:
             listing["unreachable"] = [f"projects/{where.project}/locations/{zone}" for zone in unreachable]
         return Answer(listing)
 
-
-def _unreachable(call: Call, where: Where) -> tuple[str, ...]:
-    """Zones that a planted `partial` fault hides. By default the zone that was asked for."""
-    if call.fault is None or call.fault.kind != "partial":
-        return ()
-    return tuple(zone_of(f"/locations/{zone}") for zone in call.fault.unreachable) or (where.zone,)
+    def _unreachable(self, call: Call, where: Where) -> tuple[str, ...]:
+        """Zones of this list that cannot be read now, or that a planted `partial` fault hides (by default: all)."""
+        hidden = self.world.out_of_sight(call.now)
+        found = tuple(zone for zone in hidden if where.zone in ("-", zone))
+        if call.fault is not None and call.fault.kind == "partial":
+            found += call.fault.unreachable or (where.zone,)
+        return tuple(dict.fromkeys(found))

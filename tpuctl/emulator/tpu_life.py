@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
 from tpuctl.base.units import Instant
 from tpuctl.emulator.capacity import Capacity, Holding
+from tpuctl.emulator.fault_errors import named_error
 from tpuctl.emulator.operations import Operation, Operations, fail, finish
+from tpuctl.emulator.stalls import Stalls
 from tpuctl.emulator.tpu_machines import furnish, start_machines, stop_machines
 from tpuctl.emulator.tpu_records import ARROWS, Asked, NodeRecord, QrState, QueuedRecord
+from tpuctl.emulator.tpu_states import WITHOUT_MACHINES
 from tpuctl.emulator.wire import Json
 from tpuctl.emulator.world import World
 
@@ -25,7 +28,9 @@ class TpuLife:
     def __init__(self, world: World, operations: Operations) -> None:
         self.world = world
         self.operations = operations
-        self.capacity = Capacity(world.settings.capacity)
+        rules = tuple(rule for each in world.settings.capacity for rule in each.rules)
+        self.capacity = Capacity(rules, world.settings.stockouts)
+        self.stalls = Stalls(world.settings.stalls)
         self.queued: dict[str, QueuedRecord] = {}  # by full name, in order of creation
         self.nodes: dict[str, NodeRecord] = {}
         self.watchers: list[NodeWatcher] = []
@@ -41,10 +46,31 @@ class TpuLife:
         self.world.note(now, name, record.state.value, "created", record.labels)
         if asked.valid_until is not None:
             self.world.timeline.at(asked.valid_until, lambda at: self._expire(at, record))
-        self.world.later(
-            now, self.world.settings.latencies.accepted, lambda at: self._judge(at, record, operation, doom)
-        )
+        seconds = self.world.drawn(self.world.settings.latencies.accepted)
+        self._stage(now, record, "CREATING", seconds, lambda at: self._judge(at, record, operation, doom))
         return record
+
+    def _stage(
+        self, now: Instant, record: QueuedRecord, stage: str, seconds: float, then: Callable[[Instant], None]
+    ) -> None:
+        """`then` when the stage is over: after `seconds`, unless a stall makes it longer, endless or its end FAILED."""
+        stall = self.stalls.meet(record.name.rsplit("/", 1)[1], record.zone, stage)
+        if stall is None:
+            self.world.later(now, seconds, then)
+            return
+        if stall.lasts is None and not stall.error:
+            return
+        total_s = seconds + (0.0 if stall.lasts is None else self.world.drawn(stall.lasts))
+        if not stall.error:
+            self.world.later(now, total_s, then)
+            return
+        status = named_error(stall.error).rpc()
+        self.world.later(now, total_s, lambda at: self._fail_in(at, record, QrState(stage), status))
+
+    def _fail_in(self, now: Instant, record: QueuedRecord, state: QrState, status: Json) -> None:
+        if record.state is state:
+            self._release(now, record, "its queued resource failed")
+            self._fail(now, record, status)
 
     def _judge(self, now: Instant, record: QueuedRecord, operation: Operation, doom: Json | None) -> None:
         if record.state is not QrState.CREATING:
@@ -56,18 +82,19 @@ class TpuLife:
             return
         self._move(now, record, QrState.ACCEPTED, "admitted")
         finish(operation, now, "QueuedResource", record.document())
-        half = self.world.settings.latencies.waiting / 2
-        self.world.later(now, half, lambda at: self._wait(at, record, half))
+        half = self.world.drawn(self.world.settings.latencies.waiting) / 2
+        opens = now if record.asked.valid_after is None else record.asked.valid_after
+        self._stage(now, record, "ACCEPTED", max(half, opens.since(now)), lambda at: self._wait(at, record, half))
 
     def _wait(self, now: Instant, record: QueuedRecord, half: float) -> None:
         if record.state is not QrState.ACCEPTED:
             return
         self._move(now, record, QrState.WAITING_FOR_RESOURCES, "in the queue")
-        ready = now.plus(half)
-        if record.asked.valid_after is not None:
-            ready = max(ready, record.asked.valid_after)
-        record.ready_for_grant = ready
-        self.world.timeline.at(ready, self.grant_what_fits)
+        self._stage(now, record, "WAITING_FOR_RESOURCES", half, lambda at: self._may_be_granted(at, record))
+
+    def _may_be_granted(self, now: Instant, record: QueuedRecord) -> None:
+        record.ready_for_grant = now
+        self.grant_what_fits(now)
 
     def _expire(self, now: Instant, record: QueuedRecord) -> None:
         if record.state in (QrState.CREATING, QrState.ACCEPTED, QrState.WAITING_FOR_RESOURCES):
@@ -91,10 +118,7 @@ class TpuLife:
         asked = record.asked
         if self.world.addresses.free < asked.accelerator.hosts * len(asked.node_ids):
             return False
-        return self.capacity.fits(record.zone, asked.accelerator, record.chips, self._age(now))
-
-    def _age(self, now: Instant) -> float:
-        return 0.0 if self.world.started is None else now.since(self.world.started)
+        return self.capacity.fits(record.zone, asked.accelerator, record.chips, self.world.age(now))
 
     def _grant(self, now: Instant, record: QueuedRecord) -> None:
         asked = record.asked
@@ -109,7 +133,16 @@ class TpuLife:
             furnish(self.world, node)
             self.nodes[name] = node
             self._node_state(now, node, "CREATING", "granted")
-        self.world.later(now, self.world.settings.latencies.provisioning, lambda at: self._activate(at, record))
+        seconds = self.world.drawn(self.world.settings.latencies.provisioning)
+        self._stage(now, record, "PROVISIONING", seconds, lambda at: self._activate(at, record))
+
+    def rush(self, now: Instant, record: QueuedRecord) -> None:
+        """A request that was judged becomes ACTIVE within this moment, if there is room for it."""
+        if record.state is QrState.ACCEPTED and self._fits(record, now):
+            self._move(now, record, QrState.WAITING_FOR_RESOURCES, "in the queue")
+        if record.state is QrState.WAITING_FOR_RESOURCES and self._fits(record, now):
+            self._grant(now, record)
+        self._activate(now, record)
 
     def _activate(self, now: Instant, record: QueuedRecord) -> None:
         if record.state is not QrState.PROVISIONING:
@@ -119,7 +152,8 @@ class TpuLife:
         for node in nodes:
             start_machines(self.world, node, nodes)
             if self.world.settings.boot_by_themselves:
-                self.world.later(now, self.world.settings.latencies.boot, partial(self._boot_all, node))
+                seconds = self.world.drawn(self.world.settings.latencies.boot)
+                self._stage(now, record, "BOOTING", seconds, partial(self._boot_all, node))
 
     def _boot_all(self, node: NodeRecord, now: Instant) -> None:
         for vm in node.vms:
@@ -154,12 +188,22 @@ class TpuLife:
             self._suspend(now, record, "SERVICE", "preempted")
         self.world.timeline.at(now, self.grant_what_fits)
 
+    def turn(self, now: Instant, node: NodeRecord, state: str, why: str) -> None:
+        """The node's state is another one, or the node is `gone`; its queued resource does not notice."""
+        if state == "gone" or state in WITHOUT_MACHINES:
+            stop_machines(self.world, node)
+        if state == "gone":
+            self._drop_node(now, node, why)
+        else:
+            self._node_state(now, node, state, why)
+
     def _suspend(self, now: Instant, record: QueuedRecord, initiator: str, why: str) -> None:
         if record.state not in (QrState.ACTIVE, QrState.PROVISIONING):
             return
         record.initiator = initiator
         self._move(now, record, QrState.SUSPENDING, why)
-        self.world.later(now, self.world.settings.latencies.suspending, lambda at: self._suspended(at, record, why))
+        seconds = self.world.drawn(self.world.settings.latencies.suspending)
+        self._stage(now, record, "SUSPENDING", seconds, lambda at: self._suspended(at, record, why))
 
     def _suspended(self, now: Instant, record: QueuedRecord, why: str) -> None:
         if record.state is QrState.SUSPENDING:
@@ -168,13 +212,17 @@ class TpuLife:
 
     # Deletion
 
-    def delete(self, now: Instant, record: QueuedRecord, operation: Operation) -> None:
-        """With its nodes, whatever state they are in."""
+    def delete(self, now: Instant, record: QueuedRecord, operation: Operation, doom: Json | None = None) -> None:
+        """With its nodes, whatever state they are in. `doom`: the operation fails with it, and all stays as it was."""
+        seconds = self.world.drawn(self.world.settings.latencies.deleting)
+        if doom is not None:
+            self.world.later(now, seconds, lambda at: fail(operation, at, doom))
+            return
         self._move(now, record, QrState.DELETING, "delete was called")
         for node in self.nodes_of(record):
             stop_machines(self.world, node)
             self._node_state(now, node, "DELETING", "its queued resource is deleted")
-        self.world.later(now, self.world.settings.latencies.deleting, lambda at: self._gone(at, record, operation))
+        self._stage(now, record, "DELETING", seconds, lambda at: self._gone(at, record, operation))
 
     def _gone(self, now: Instant, record: QueuedRecord, operation: Operation) -> None:
         self._release(now, record, "deleted")
@@ -196,7 +244,7 @@ class TpuLife:
                 self._release(at, record, "a node was deleted")
                 self._suspend(at, record, "USER", "a node was deleted")
 
-        self.world.later(now, self.world.settings.latencies.deleting, gone)
+        self.world.later(now, self.world.drawn(self.world.settings.latencies.deleting), gone)
 
     def _release(self, now: Instant, record: QueuedRecord, why: str) -> None:
         """Nodes are gone and their chips free."""

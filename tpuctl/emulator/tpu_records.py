@@ -80,6 +80,8 @@ class NodeRecord:
     guest: dict[tuple[int, str, str], str] = field(default_factory=dict)
     leaving: bool = False  # a preemption is under way
     running: bool = False  # its machines were started and not yet stopped
+    health: str = ""  # "": HEALTHY when READY, else none; "none": never shown
+    upcoming: Json | None = None  # upcomingMaintenance
 
     @property
     def node_id(self) -> str:
@@ -95,7 +97,7 @@ class NodeRecord:
         document: Json = {
             **self.template,
             "name": self.name,
-            "state": self.state,
+            "state": int(self.state) if self.state.isdecimal() else self.state.removeprefix("raw:"),
             "acceleratorType": self.accelerator.name,
             "acceleratorConfig": {
                 "type": self.accelerator.generation.wire_type,
@@ -117,8 +119,11 @@ class NodeRecord:
         if self.queued:
             document["queuedResource"] = self.queued
             document["multisliceNode"] = self.multislice is not None
-        if self.state == "READY":
-            document["health"] = "HEALTHY"
+        health = self.health or ("HEALTHY" if self.state == "READY" else "none")
+        if health != "none":
+            document["health"] = health
+        if self.upcoming is not None:
+            document["upcomingMaintenance"] = dict(self.upcoming)
         return document
 
 

@@ -172,6 +172,13 @@ def _check_metadata(world: World, metadata: Json) -> None:
 
 def _window(world: World, policy: Json, now: Instant) -> tuple[Instant | None, Instant | None]:
     """(valid until, valid after) of a queueing policy."""
+    if len(policy) > 1:
+        first, second = list(policy)[:2]
+        raise ServiceError(
+            "INVALID_ARGUMENT",
+            f"Invalid value at 'queued_resource.queueing_policy' (oneof), oneof field 'start_timing_constraints' is "
+            f"already set by '{first}'. Cannot set '{second}'",
+        )
     try:
         if "validUntilDuration" in policy:
             return now.plus(_proto_duration(policy["validUntilDuration"])), None
@@ -186,6 +193,8 @@ def _window(world: World, policy: Json, now: Instant) -> tuple[Instant | None, I
         after = Instant.parse(interval["startTime"]) if "startTime" in interval else None
     except ValueError as error:
         raise bad_request(world, f"invalid queueing policy: {error}.") from error
+    if until is not None and after is not None and until <= after:
+        raise bad_request(world, "the valid interval must end after it starts.")
     return until, after
 
 
