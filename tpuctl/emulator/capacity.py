@@ -19,6 +19,7 @@ class Holding:
     zone: str
     accelerator: Accelerator
     chips: int
+    reservation: str = ""  # `<zone>/<name>`; its chips are not the zone's
 
 
 class Capacity:
@@ -31,6 +32,7 @@ class Capacity:
         self._stockouts = stockouts
         self._rules: dict[tuple[str, str], tuple[CapacityStep, ...]] = {(r.zone, r.type): r.steps for r in rules}
         self._holdings: dict[str, Holding] = {}  # in order of granting
+        self._reserved: dict[str, int] = {}  # chips of each reservation
 
     def change_times(self) -> list[float]:
         """When a rule changes by itself."""
@@ -41,6 +43,16 @@ class Capacity:
         """From now on the rule for (zone, kind) says so, whatever was planned for later."""
         past = tuple(step for step in self._rules.get((zone, kind), ()) if step.at < at_s)
         self._rules[zone, kind] = (*past, CapacityStep(at=at_s, chips=chips))
+
+    def reserve(self, reservation: str, chips: int) -> None:
+        """From now on the reservation has so many."""
+        self._reserved[reservation] = chips
+
+    def fits_reserved(self, reservation: str, chips: int) -> bool:
+        return self.used_of(reservation) + chips <= self._reserved.get(reservation, 0)
+
+    def used_of(self, reservation: str) -> int:
+        return sum(h.chips for h in self._holdings.values() if h.reservation == reservation)
 
     def fits(self, zone: str, accelerator: Accelerator, chips: int, at_s: float) -> bool:
         for stockout in self._stockouts:
@@ -66,7 +78,7 @@ class Capacity:
         return steps[passed - 1].chips if passed else None
 
     def used(self, key: tuple[str, str]) -> int:
-        return sum(h.chips for h in self._holdings.values() if key in self._keys(h.zone, h.accelerator))
+        return sum(h.chips for h in self._holdings.values() if self._is_under(h, key))
 
     def excess(self, at_s: float, leaving: frozenset[str], pick: Callable[[int], int]) -> list[str]:
         """Holders that must go so that every rule holds again. Those in `leaving` count as gone.
@@ -81,9 +93,7 @@ class Capacity:
             staying = [
                 holding
                 for holding in self._holdings.values()
-                if key in self._keys(holding.zone, holding.accelerator)
-                and holding.holder not in leaving
-                and holding.holder not in goers
+                if self._is_under(holding, key) and holding.holder not in leaving and holding.holder not in goers
             ]
             while staying and sum(holding.chips for holding in staying) > limit:
                 goers.append(staying.pop(pick(len(staying))).holder)
@@ -95,6 +105,9 @@ class Capacity:
             {"zone": zone, "type": kind, "chips": self.limit((zone, kind), at_s), "used": self.used((zone, kind))}
             for zone, kind in sorted(self._rules)
         ]
+
+    def _is_under(self, holding: Holding, key: tuple[str, str]) -> bool:
+        return not holding.reservation and key in self._keys(holding.zone, holding.accelerator)
 
     def _covering(self, zone: str, accelerator: Accelerator) -> list[tuple[str, str]]:
         return [key for key in self._keys(zone, accelerator) if key in self._rules]

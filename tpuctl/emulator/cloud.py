@@ -19,6 +19,7 @@ from tpuctl.emulator.preemption import Preemptions
 from tpuctl.emulator.scenario import FaultRule, Override, Settings
 from tpuctl.emulator.secret_manager import SecretManagerApi
 from tpuctl.emulator.tpu_api import TpuApi
+from tpuctl.emulator.tpu_maintenance_api import MaintenanceApi
 from tpuctl.emulator.wire import Answer, Request, Response, ServiceError, delayed, json_response, numbered_enums
 from tpuctl.emulator.world import KEPT, Shown, Transition, World
 
@@ -36,6 +37,7 @@ class Cloud:
         self.preemptions = Preemptions(self.tpu.life)
         self.maintenances = Maintenances(self.tpu.life)
         self.node_states = NodeStates(self.tpu.life)
+        self.tpu.add(MaintenanceApi(self.tpu.finder, self.tpu.operations, self.maintenances).verbs())
         self.calls: deque[CallRecord] = deque(maxlen=KEPT)
         self._now: Instant | None = None
 

@@ -217,7 +217,7 @@ class ComputeApi:
         disk = self.life.disks.get(where.key)
         if disk is None:
             raise not_found(where.path)
-        if disk.user:
+        if disk.user or disk.nodes:
             raise in_use(disk)
         return self._begin(call, where, "delete", disk, lambda at: self.life.drop_disk(at, disk))
 

@@ -18,7 +18,7 @@ class ComputeLife:
     def __init__(self, world: World) -> None:
         self.world = world
         self.instances: dict[Key, InstanceRecord] = {}
-        self.disks: dict[Key, DiskRecord] = {}
+        self.disks = world.disks  # TPU nodes have data disks too
         self.addresses: dict[Key, AddressRecord] = {}
         self.operations: dict[str, ComputeOperation] = {}
         self._by_request: dict[tuple[str, str], str] = {}
@@ -144,9 +144,7 @@ class ComputeLife:
             self.world.note(now, disk.path, "GONE", "deleted", disk.labels)
 
     def _identity(self, instance: InstanceRecord, attached: Attached) -> str:
-        """One name for one disk's bytes: a disk that is made again under an old name begins empty."""
-        disk = self.disks[instance.project, instance.zone, attached.disk]
-        return f"{disk.name}-{disk.number % 10**9:09d}"
+        return self.disks[instance.project, instance.zone, attached.disk].bytes_name
 
     def _note(self, now: Instant, instance: InstanceRecord, status: str, why: str) -> None:
         instance.status = status
@@ -166,6 +164,6 @@ def invalid(text: str) -> ServiceError:
 
 
 def in_use(disk: DiskRecord) -> ServiceError:
-    user = f"projects/{disk.project}/zones/{disk.zone}/instances/{disk.user}"
+    user = f"projects/{disk.project}/zones/{disk.zone}/instances/{disk.user}" if disk.user else next(iter(disk.nodes))
     text = f"The disk resource '{disk.path}' is already being used by '{user}'"
     return ServiceError("INVALID_ARGUMENT", text, reason="resourceInUseByAnotherResource")

@@ -41,10 +41,16 @@ class DiskRecord:
     labels: dict[str, str] = field(default_factory=dict)
     status: str = "READY"
     user: str = ""  # name of the instance that has it
+    nodes: dict[str, bool] = field(default_factory=dict)  # TPU nodes that have it: full name -> read-only
 
     @property
     def path(self) -> str:
         return f"projects/{self.project}/zones/{self.zone}/disks/{self.name}"
+
+    @property
+    def bytes_name(self) -> str:
+        """One name for one disk's bytes: a disk that is made again under an old name begins empty."""
+        return f"{self.name}-{self.number % 10**9:09d}"
 
     def document(self) -> Json:
         return {

@@ -6,8 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from tpuctl.base.units import Instant
+from tpuctl.emulator.tpu_versions import in_version
 from tpuctl.emulator.wire import Json, ServiceError
 from tpuctl.emulator.world import World
+
+_KINDS = {"Node": "nodes", "QueuedResource": "queuedResources"}
 
 
 @dataclass(slots=True)
@@ -21,6 +24,7 @@ class Operation:
     response_type: str = ""
     error: Json | None = None
     shown_after_s: float = 0.0  # its end shows so much later than it happens; inf: never
+    cancel_requested: bool = False
     lost: bool = False  # 404, whatever becomes of the work
 
     def document(self, version: str) -> Json:
@@ -29,7 +33,7 @@ class Operation:
             "createTime": self.created.iso(),
             "target": self.target,
             "verb": self.verb,
-            "cancelRequested": False,
+            "cancelRequested": self.cancel_requested,
             "apiVersion": version,
         }
         document: Json = {"name": self.name, "metadata": metadata, "done": self.ended is not None}
@@ -42,7 +46,7 @@ class Operation:
             document["response"] = {"@type": "type.googleapis.com/google.protobuf.Empty"}
         else:
             kind = f"type.googleapis.com/google.cloud.tpu.{version}.{self.response_type}"
-            document["response"] = {"@type": kind, **self.response}
+            document["response"] = {"@type": kind, **in_version(version, _KINDS[self.response_type], self.response)}
         return document
 
 
@@ -72,6 +76,11 @@ class Operations:
         if name not in self._all or self._all[name].lost:
             raise ServiceError("NOT_FOUND", f"Resource '{name}' was not found")
         return self._as_shown(self._all[name])
+
+    def cancel(self, name: str) -> None:
+        """Asked for and shown; the work goes on, as the definition of the call allows. Raises ServiceError."""
+        self.get(name)
+        self._all[name].cancel_requested = True
 
     def drop(self, name: str) -> None:
         self.get(name)

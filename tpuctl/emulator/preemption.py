@@ -44,15 +44,18 @@ class Preemptions:
         if node.leaving:
             return
         notice = self._world.settings.notice if notice_s is None else notice_s
-        record = self._life.queued[node.queued]
-        for each in self._life.nodes_of(record):
+        record = self._life.queued.get(node.queued)
+        for each in self._life.together(node):
             each.leaving = True
             if notice > 0 and each.running:
                 self._world.events.extend(VmNotice(vm) for vm in each.vms)
         end = shows or self._world.settings.preempted_node
 
         def take(at: Instant) -> None:
-            if self._life.nodes.get(node.name) is node and record.state in (QrState.ACTIVE, QrState.PROVISIONING):
+            holds = node.state != "DELETING"
+            if record is not None:
+                holds = record.state in (QrState.ACTIVE, QrState.PROVISIONING)
+            if self._life.nodes.get(node.name) is node and holds:
                 self._life.lose(at, node, shows=end, lag_s=lag_s)
 
         self._world.later(now, notice, take)
@@ -65,9 +68,10 @@ class Preemptions:
     def capacity_changed(self, now: Instant) -> None:
         """More room: grant. Less room than is in use: slices go, chosen as the scenario says."""
         if self._world.settings.reclaim != "none":
-            leaving = frozenset(n.queued for n in self._life.nodes.values() if n.leaving or n.state == "DELETING")
+            nodes = list(self._life.nodes.values())
+            leaving = frozenset(n.holder for n in nodes if n.leaving or n.state == "DELETING")
             for name in self._life.capacity.excess(self._world.age(now), leaving, self._pick()):
-                for node in list(self._life.nodes_of(self._life.queued[name]))[:1]:
+                for node in [n for n in nodes if n.holder == name][:1]:
                     self.preempt(now, node)
         self._life.grant_what_fits(now)
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from tpuctl.base.errors import UserError
 from tpuctl.emulator.accelerators import ZONES
 from tpuctl.emulator.scenario_capacity import AnyCapacity, CapacityRule, CapacityStep, ReadFile, Stockout, TraceRule
+from tpuctl.emulator.scenario_limits import NotOffered, QuotaRule, Reservation
 from tpuctl.emulator.scenario_parts import Latency, Part, Seconds, Span
 from tpuctl.emulator.scenario_troubles import (
     FaultRule,
@@ -26,8 +27,8 @@ from tpuctl.emulator.scenario_troubles import (
 
 __all__ = [
     "CapacityRule", "CapacityStep", "FaultRule", "Latencies", "MaintenancePlan", "MaintenanceRule", "NodeStatePlan",
-    "NodeStateRule", "Override", "PreemptionRate", "PreemptionRule", "QuotaRule", "Settings", "Span", "Stall",
-    "Stockout", "TraceRule", "Unreachable", "parse_part", "parse_scenario",
+    "NodeStateRule", "NotOffered", "Override", "PreemptionRate", "PreemptionRule", "QuotaRule", "Reservation",
+    "Settings", "Span", "Stall", "Stockout", "TraceRule", "Unreachable", "parse_part", "parse_scenario",
 ]  # fmt: skip
 
 P = TypeVar("P", bound=Part)
@@ -50,15 +51,6 @@ class Latencies(Part):
     instance_deleting: Latency = 0.5
 
 
-class QuotaRule(Part):
-    """Chips of a generation that the project may hold in a zone."""
-
-    zone: str
-    generation: str
-    tier: Literal["spot", "on-demand"] = "spot"
-    chips: int = Field(ge=0)
-
-
 def _reclaim(value: object) -> object:
     return {True: "newest", False: "none"}.get(value, value) if isinstance(value, bool) else value
 
@@ -78,8 +70,11 @@ class Settings(Part):
     # Who goes when capacity falls below what is in use. True: newest; False: none.
     reclaim: Annotated[Literal["newest", "oldest", "seeded", "none"], BeforeValidator(_reclaim)] = "newest"
     quotas: tuple[QuotaRule, ...] = ()
-    default_quota: int | None = None  # chips for what no rule names; None: without limit
+    default_quota: int | None = None  # chips in a zone for what no rule names; None: without limit
     quota_counts_waiting: bool = True
+    quota_refusal: Literal["at-call", "later"] = "at-call"  # later: the request is stored, and then FAILS
+    reservations: tuple[Reservation, ...] = ()
+    not_offered: tuple[NotOffered, ...] = ()
     preemptions: tuple[PreemptionRule, ...] = ()
     preemption_rates: tuple[PreemptionRate, ...] = ()
     spot_lifetime: Seconds | None = None  # mean of an exponential draw for each spot slice; None: no chance at work

@@ -10,10 +10,13 @@ from tpuctl.base.units import Instant
 from tpuctl.emulator.capacity import Capacity, Holding
 from tpuctl.emulator.fault_errors import named_error
 from tpuctl.emulator.operations import Operation, Operations, fail, finish
+from tpuctl.emulator.quota import Use
 from tpuctl.emulator.stalls import Stalls
+from tpuctl.emulator.tpu_disks import detach_all
 from tpuctl.emulator.tpu_machines import furnish, start_machines, stop_machines
 from tpuctl.emulator.tpu_records import ARROWS, Asked, NodeRecord, QrState, QueuedRecord
-from tpuctl.emulator.tpu_states import WITHOUT_MACHINES
+from tpuctl.emulator.tpu_states import BOOTING, WITHOUT_MACHINES
+from tpuctl.emulator.tpu_tiers import key_of
 from tpuctl.emulator.wire import Json
 from tpuctl.emulator.world import World
 
@@ -34,6 +37,9 @@ class TpuLife:
         self.queued: dict[str, QueuedRecord] = {}  # by full name, in order of creation
         self.nodes: dict[str, NodeRecord] = {}
         self.watchers: list[NodeWatcher] = []
+        self.after_loss: list[Callable[[Instant], None]] = []  # called when nodes have been lost or deleted
+        for each in world.settings.reservations:
+            self.capacity.reserve(key_of(each), each.chips)
 
     # Creation
 
@@ -115,24 +121,33 @@ class TpuLife:
                 self._grant(now, record)
 
     def _fits(self, record: QueuedRecord, now: Instant) -> bool:
-        asked = record.asked
-        if self.world.addresses.free < asked.accelerator.hosts * len(asked.node_ids):
+        return self.has_room(now, record.zone, record.asked)
+
+    def has_room(self, now: Instant, zone: str, asked: Asked) -> bool:
+        """In the zone, or in the reservation that the request is for; and addresses for its hosts."""
+        if self.world.addresses.free < asked.hosts:
             return False
-        return self.capacity.fits(record.zone, asked.accelerator, record.chips, self.world.age(now))
+        if asked.tier.reservation:
+            return self.capacity.fits_reserved(asked.tier.reservation, asked.chips)
+        return self.capacity.fits(zone, asked.accelerator, asked.chips, self.world.age(now))
+
+    def hold(self, name: str, zone: str, asked: Asked) -> None:
+        self.capacity.hold(Holding(name, zone, asked.accelerator, asked.chips, asked.tier.reservation))
 
     def _grant(self, now: Instant, record: QueuedRecord) -> None:
         asked = record.asked
-        self.capacity.hold(Holding(record.name, record.zone, asked.accelerator, record.chips))
+        self.hold(record.name, record.zone, asked)
         self._move(now, record, QrState.PROVISIONING, "granted")
         many = len(asked.node_ids)
         for index, name in enumerate(record.node_names):
             node = NodeRecord(
                 name, record.zone, record.project, asked.accelerator, asked.template, self.world.number(), now,
-                queued=record.name, multislice=(index, many) if many > 1 else None, spot=asked.tier == "spot",
+                queued=record.name, multislice=(index, many) if many > 1 else None, tier=asked.tier,
+                disks=asked.disks, version=asked.version,
             )  # fmt: skip
             furnish(self.world, node)
             self.nodes[name] = node
-            self._node_state(now, node, "CREATING", "granted")
+            self.node_state(now, node, "CREATING", "granted")
         seconds = self.world.drawn(self.world.settings.latencies.provisioning)
         self._stage(now, record, "PROVISIONING", seconds, lambda at: self._activate(at, record))
 
@@ -153,9 +168,9 @@ class TpuLife:
             start_machines(self.world, node, nodes)
             if self.world.settings.boot_by_themselves:
                 seconds = self.world.drawn(self.world.settings.latencies.boot)
-                self._stage(now, record, "BOOTING", seconds, partial(self._boot_all, node))
+                self._stage(now, record, "BOOTING", seconds, partial(self.boot_all, node))
 
-    def _boot_all(self, node: NodeRecord, now: Instant) -> None:
+    def boot_all(self, node: NodeRecord, now: Instant) -> None:
         for vm in node.vms:
             self.booted(now, node, vm)
 
@@ -164,8 +179,8 @@ class TpuLife:
         if vm not in node.vms:
             return
         node.booted.add(vm)
-        if node.state == "CREATING" and node.booted == set(node.vms):
-            self._node_state(now, node, "READY", "all hosts are up")
+        if node.state in BOOTING and node.booted == set(node.vms):
+            self.node_state(now, node, "READY", "all hosts are up")
             for watcher in self.watchers:
                 watcher.node_ready(now, node)
 
@@ -173,29 +188,33 @@ class TpuLife:
 
     def lose(self, now: Instant, node: NodeRecord, *, shows: str, lag_s: float = 0.0) -> None:
         """The service takes the node's whole queued resource: machines end at once; the queued resource follows after
-        `lag_s`. `shows`: PREEMPTED, TERMINATED, or `gone` for a node that is not even listed."""
-        record = self.queued[node.queued]
-        for each in self.nodes_of(record):
+        `lag_s`. `shows`: PREEMPTED, TERMINATED, or `gone` for a node that is not even listed. A node without a queued
+        resource stays as it shows itself until it is deleted."""
+        record = self.queued.get(node.queued)
+        for each in self.together(node):
             stop_machines(self.world, each)
             if shows == "gone":
-                self._drop_node(now, each, "preempted")
+                self.drop_node(now, each, "preempted")
             elif each.state != "DELETING":
-                self._node_state(now, each, shows, "preempted")
-        self.capacity.release(record.name)
-        if lag_s > 0:
+                self.node_state(now, each, shows, "preempted")
+        self.capacity.release(node.holder)
+        if record is None:
+            pass
+        elif lag_s > 0:
             self.world.later(now, lag_s, lambda at: self._suspend(at, record, "SERVICE", "preempted"))
         else:
             self._suspend(now, record, "SERVICE", "preempted")
         self.world.timeline.at(now, self.grant_what_fits)
+        self._tell_of_loss(now)
 
     def turn(self, now: Instant, node: NodeRecord, state: str, why: str) -> None:
         """The node's state is another one, or the node is `gone`; its queued resource does not notice."""
         if state == "gone" or state in WITHOUT_MACHINES:
             stop_machines(self.world, node)
         if state == "gone":
-            self._drop_node(now, node, why)
+            self.drop_node(now, node, why)
         else:
-            self._node_state(now, node, state, why)
+            self.node_state(now, node, state, why)
 
     def _suspend(self, now: Instant, record: QueuedRecord, initiator: str, why: str) -> None:
         if record.state not in (QrState.ACTIVE, QrState.PROVISIONING):
@@ -221,8 +240,9 @@ class TpuLife:
         self._move(now, record, QrState.DELETING, "delete was called")
         for node in self.nodes_of(record):
             stop_machines(self.world, node)
-            self._node_state(now, node, "DELETING", "its queued resource is deleted")
+            self.node_state(now, node, "DELETING", "its queued resource is deleted")
         self._stage(now, record, "DELETING", seconds, lambda at: self._gone(at, record, operation))
+        self._tell_of_loss(now)
 
     def _gone(self, now: Instant, record: QueuedRecord, operation: Operation) -> None:
         self._release(now, record, "deleted")
@@ -231,27 +251,37 @@ class TpuLife:
         finish(operation, now)
 
     def delete_node(self, now: Instant, node: NodeRecord, operation: Operation) -> None:
-        """The user deletes a node by hand: its queued resource suspends, and its other nodes go with it."""
-        record = self.queued[node.queued]
-        for each in self.nodes_of(record):
+        """The user deletes a node by hand: its queued resource, if it has one, suspends, and its other nodes go too."""
+        record = self.queued.get(node.queued)
+        for each in self.together(node):
             stop_machines(self.world, each)
             if each.state != "DELETING":
-                self._node_state(now, each, "DELETING", "delete was called")
+                self.node_state(now, each, "DELETING", "delete was called")
 
         def gone(at: Instant) -> None:
             finish(operation, at)
-            if self.queued.get(record.name) is record:
+            if record is None:
+                self.drop_alone(at, node, "deleted")
+            elif self.queued.get(record.name) is record:
                 self._release(at, record, "a node was deleted")
                 self._suspend(at, record, "USER", "a node was deleted")
 
         self.world.later(now, self.world.drawn(self.world.settings.latencies.deleting), gone)
+        self._tell_of_loss(now)
 
     def _release(self, now: Instant, record: QueuedRecord, why: str) -> None:
         """Nodes are gone and their chips free."""
         for node in list(self.nodes_of(record)):
             stop_machines(self.world, node)
-            self._drop_node(now, node, why)
+            self.drop_node(now, node, why)
         if self.capacity.release(record.name):
+            self.world.timeline.at(now, self.grant_what_fits)
+
+    def drop_alone(self, now: Instant, node: NodeRecord, why: str) -> None:
+        """A node without a queued resource is gone, and its chips are free."""
+        if self.nodes.get(node.name) is node:
+            self.drop_node(now, node, why)
+        if self.capacity.release(node.name):
             self.world.timeline.at(now, self.grant_what_fits)
 
     # Looking
@@ -260,17 +290,23 @@ class TpuLife:
         found = [self.nodes.get(name) for name in record.node_names]
         return [node for node in found if node is not None and node.queued == record.name]
 
-    def held_quota(self, project: str, zone: str, generation: str, tier: str) -> int:
-        """Chips that count: every request that exists, dead ones too; waiting ones by setting."""
+    def together(self, node: NodeRecord) -> tuple[NodeRecord, ...]:
+        """The nodes that live and die with this one: all of its queued resource; itself when it has none."""
+        record = self.queued.get(node.queued)
+        return (node,) if record is None else tuple(self.nodes_of(record))
+
+    def uses(self) -> list[Use]:
+        """What counts against quotas: every request and node that exists, dead ones too; waiting ones by setting."""
         waiting = (QrState.CREATING, QrState.ACCEPTED, QrState.WAITING_FOR_RESOURCES)
-        return sum(
-            record.chips
+        found = [
+            Use(record.project, record.zone, record.asked.accelerator, record.chips, record.asked.tier.name)
             for record in self.queued.values()
-            if (record.project, record.zone) == (project, zone)
-            and record.asked.accelerator.generation.key == generation
-            and record.asked.tier == tier
-            and (self.world.settings.quota_counts_waiting or record.state not in waiting)
-        )
+            if self.world.settings.quota_counts_waiting or record.state not in waiting
+        ]
+        alone = [node for node in self.nodes.values() if not node.queued]
+        return found + [
+            Use(node.project, node.zone, node.accelerator, node.accelerator.chips, node.tier.name) for node in alone
+        ]
 
     def _move(self, now: Instant, record: QueuedRecord, state: QrState, why: str) -> None:
         if state not in ARROWS[record.state]:
@@ -278,10 +314,15 @@ class TpuLife:
         record.state = state
         self.world.note(now, record.name, state.value, why, record.labels)
 
-    def _node_state(self, now: Instant, node: NodeRecord, state: str, why: str) -> None:
+    def node_state(self, now: Instant, node: NodeRecord, state: str, why: str) -> None:
         node.state = state
         self.world.note(now, node.name, state, why, node.labels)
 
-    def _drop_node(self, now: Instant, node: NodeRecord, why: str) -> None:
+    def _tell_of_loss(self, now: Instant) -> None:
+        for told in self.after_loss:
+            told(now)
+
+    def drop_node(self, now: Instant, node: NodeRecord, why: str) -> None:
         del self.nodes[node.name]
+        detach_all(self.world, node.name)
         self.world.note(now, node.name, "GONE", why, node.labels)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tpuctl.base.units import Instant
 from tpuctl.emulator.addresses import IN_PROCESS_NETWORK, Addresses, Network
+from tpuctl.emulator.compute_records import DiskRecord
 from tpuctl.emulator.events import VmEvent
 from tpuctl.emulator.scenario import Override, Settings, Span, Unreachable
 from tpuctl.emulator.timeline import Timeline
@@ -57,6 +58,7 @@ class World:
     history: deque[Transition] = field(default_factory=lambda: deque(maxlen=KEPT))
     overrides: list[Shown] = field(default_factory=list)
     vm_names: set[str] = field(default_factory=set)
+    disks: dict[tuple[str, str, str], DiskRecord] = field(default_factory=dict)  # by project, zone, name
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
