@@ -42,6 +42,7 @@ class Creation:
         self._seen = seen
         self._budget = Budget(draft, spec.grant)
         self._ready = {row.pool for row in draft.rows if row.phase is Phase.READY}
+        self._has_dead = any(row.phase.is_over for row in draft.rows)  # they take room that comes back
         # What concerns a place and not the slot is looked up once a pass, however many slots ask.
         self._troubles: dict[tuple[PoolName, Place], _Reason | None] = {}
 
@@ -187,7 +188,7 @@ class Creation:
         if (trouble := self._troubles[pool.name, place]) is not None:
             return trouble
         if not has_row and (text := self._budget.obstacle(place, pool.tier)):
-            return _Reason(text, is_problem=not any(row.phase.is_over for row in draft.rows))
+            return _Reason(text, is_problem=not self._has_dead)
         return None
 
     def _trouble_with(self, pool: PoolSpec, place: Place) -> _Reason | None:

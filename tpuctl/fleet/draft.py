@@ -19,6 +19,9 @@ class Draft:
         self._before: dict[QrName, Incarnation | None] = {row.name: row for row in rows}
         self._rows: dict[QrName, Incarnation] = {row.name: row for row in rows}
         self._sights: dict[QrName, Sight] = {}
+        self._slots: dict[tuple[PoolName, int], list[QrName]] = {}
+        for row in self._rows.values():
+            self._slots.setdefault((row.pool, row.slot), []).append(row.name)
         self._creates: list[Create] = []
         self._holds: list[Hold] = []
         self._events: list[Event] = []
@@ -45,11 +48,11 @@ class Draft:
         return any(row.phase.is_over and row.zone == zone for row in self.rows)
 
     def slot(self, pool: PoolName, slot: int) -> tuple[Incarnation, ...]:
-        return tuple(row for row in self.rows if (row.pool, row.slot) == (pool, slot))
+        return tuple(row for row in self.history(pool, slot) if row.phase is not Phase.GONE)
 
     def history(self, pool: PoolName, slot: int) -> tuple[Incarnation, ...]:
         """GONE ones too, as far as they were read."""
-        return tuple(row for row in self._rows.values() if (row.pool, row.slot) == (pool, slot))
+        return tuple(self._rows[name] for name in self._slots.get((pool, slot), ()))
 
     def sight(self, name: QrName) -> Sight:
         if name not in self._sights:
@@ -59,6 +62,7 @@ class Draft:
     def put(self, row: Incarnation) -> None:
         if row.name not in self._rows:
             self._before[row.name] = None
+            self._slots.setdefault((row.pool, row.slot), []).append(row.name)
         self._rows[row.name] = row
 
     def hold(self, subject: str, reason: str, *, is_problem: bool = False) -> None:

@@ -201,7 +201,7 @@ def _hosts(row: Incarnation, scene: Scene) -> Step:
         return Step(row if known else enter(row, Phase.JOINING, scene), hold=Hold(row.name, f"hosts: {ray.reason}"))
     joined = len(ray.workers_of(row.name) & frozenset(range(row.hosts)))
     row = replace(row, joined=joined)
-    if any(host.incarnation == row.name and host.draining for host in ray.hosts):
+    if any(host.draining for host in ray.hosts_of(row.name)):
         return Step(enter(row, Phase.DRAINING, scene, "a host drains"))
     if row.phase is Phase.DRAINING and scene.now.since(row.since) < DRAIN_LIMIT_S:
         return Step(row)

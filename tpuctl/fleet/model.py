@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tpuctl.base.ids import PoolName, QrName, SliceName, Zone
 from tpuctl.base.units import Instant
@@ -26,7 +27,7 @@ class RayHost:
     draining: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the index of hosts is kept
 class RayTable:
     """Ray's living hosts, at most one a (incarnation, worker), and when this Ray head started."""
 
@@ -34,7 +35,17 @@ class RayTable:
     head_since: Instant | None  # None: not known, so nothing missing from the table proves anything
 
     def workers_of(self, incarnation: QrName) -> frozenset[int]:
-        return frozenset(host.worker for host in self.hosts if host.incarnation == incarnation)
+        return frozenset(host.worker for host in self.hosts_of(incarnation))
+
+    def hosts_of(self, incarnation: QrName) -> tuple[RayHost, ...]:
+        return self._by_incarnation.get(incarnation, ())
+
+    @cached_property
+    def _by_incarnation(self) -> dict[QrName, tuple[RayHost, ...]]:
+        found: dict[QrName, tuple[RayHost, ...]] = {}
+        for host in self.hosts:
+            found[host.incarnation] = (*found.get(host.incarnation, ()), host)
+        return found
 
 
 RayView = Known[RayTable] | Unknown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from tpuctl.base.ids import ClusterName, Epoch, IncarnationId, QrName, RunId, Zone
@@ -58,7 +59,7 @@ class Sight:
     node: Node | Absent | Unseen
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is looked up often is indexed once
 class Scene:
     spec: ClusterSpec | None
     wanted: bool
@@ -80,7 +81,7 @@ class Scene:
         return str(uuid.uuid5(uuid.UUID(self.salt), f"{verb} {name}"))
 
     def holder_of(self, name: QrName) -> RunId | None:
-        return next((lease.run_id for lease in self.leases if lease.incarnation == name), None)
+        return self._holders.get(name)
 
     def pool(self, name: str) -> PoolSpec | None:
         return None if self.spec is None else self.spec.pool(name)
@@ -138,7 +139,7 @@ class Scene:
         listing = self.queued_in(row.zone)
         if isinstance(listing, Unseen):
             return listing
-        found = next((each for each in listing.items if each.name == row.name), None)
+        found = self._queued_by_name.get((row.zone, row.name))
         if found is None:
             return Absent() if listing.complete else Unseen(f"the list of {row.zone} is not complete")
         made = self.identity_of(found)
@@ -148,11 +149,33 @@ class Scene:
         listing = self.nodes_in(row.zone)
         if isinstance(listing, Unseen):
             return listing
-        for node in listing.items:
-            # A node of the same name that another queued resource made is not this incarnation's.
-            if node.node_id == row.name and node.queued_resource in (None, row.name):
-                return node
+        node = self._nodes_by_name.get((row.zone, row.name))
+        # A node of the same name that another queued resource made is not this incarnation's.
+        if node is not None and node.queued_resource in (None, row.name):
+            return node
         return Absent() if listing.complete else Unseen(f"the list of {row.zone} is not complete")
+
+    @cached_property
+    def _holders(self) -> dict[QrName, RunId]:
+        return {lease.incarnation: lease.run_id for lease in self.leases}
+
+    @cached_property
+    def _queued_by_name(self) -> dict[tuple[Zone, str], QueuedResource]:
+        found: dict[tuple[Zone, str], QueuedResource] = {}
+        for view in self.view.zones:
+            listing = self.queued_in(view.zone)
+            for each in listing.items if isinstance(listing, Listing) else ():
+                found.setdefault((view.zone, each.name), each)
+        return found
+
+    @cached_property
+    def _nodes_by_name(self) -> dict[tuple[Zone, str], Node]:
+        found: dict[tuple[Zone, str], Node] = {}
+        for view in self.view.zones:
+            listing = self.nodes_in(view.zone)
+            for each in listing.items if isinstance(listing, Listing) else ():
+                found.setdefault((view.zone, each.node_id), each)
+        return found
 
     def _usable(self, seen: Known[Listing[T]] | Unknown, zone: Zone, what: str) -> Listing[T] | Unseen:
         if isinstance(seen, Unknown):
