@@ -74,6 +74,10 @@ def test_empty_file_is_the_usual_cloud() -> None:
             "s.yaml:1:15: node_states.0: a node that is PREEMPTED has no machines and does not come back; leave `lasts`"
             " out",
         ),
+        (
+            "seed: 1\nunreachable: [{zone: us-central2-b}, {zone: us-central2-d}]\n",
+            "s.yaml:2:1: unreachable: rule 1: there is no zone 'us-central2-d'; did you mean 'us-central2-b'?",
+        ),
         ("seed: 1\nseed: 2\n", "s.yaml:2:1: key 'seed' stands here twice; remove one"),
         ("a: &x [1]\nb: *x\n", "s.yaml:2:4: aliases are not read; write it out"),
         ("a: [1\n", "s.yaml:2:1: not YAML: expected ',' or ']', but got '<stream end>'"),

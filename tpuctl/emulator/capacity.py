@@ -29,7 +29,7 @@ class Capacity:
     """
 
     def __init__(self, rules: tuple[CapacityRule, ...], stockouts: tuple[Stockout, ...] = ()) -> None:
-        self._stockouts = stockouts
+        self.stockouts = list(stockouts)
         self._rules: dict[tuple[str, str], tuple[CapacityStep, ...]] = {(r.zone, r.type): r.steps for r in rules}
         self._holdings: dict[str, Holding] = {}  # in order of granting
         self._reserved: dict[str, int] = {}  # chips of each reservation
@@ -37,7 +37,7 @@ class Capacity:
     def change_times(self) -> list[float]:
         """When a rule changes by itself."""
         changes = {step.at for steps in self._rules.values() for step in steps}
-        return sorted(changes | {stockout.until for stockout in self._stockouts if stockout.until is not None})
+        return sorted(changes | {stockout.until for stockout in self.stockouts if stockout.until is not None})
 
     def set(self, zone: str, kind: str, chips: int | None, at_s: float) -> None:
         """From now on the rule for (zone, kind) says so, whatever was planned for later."""
@@ -55,7 +55,7 @@ class Capacity:
         return sum(h.chips for h in self._holdings.values() if h.reservation == reservation)
 
     def fits(self, zone: str, accelerator: Accelerator, chips: int, at_s: float) -> bool:
-        for stockout in self._stockouts:
+        for stockout in self.stockouts:
             of_it = covers(stockout.zone, stockout.type, zone, accelerator.name, accelerator.generation.key)
             if of_it and stockout.holds(at_s):
                 return False

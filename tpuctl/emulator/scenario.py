@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from tpuctl.base.errors import UserError
 from tpuctl.emulator.accelerators import ZONES
@@ -91,6 +91,19 @@ class Settings(Part):
     creates_per_minute: int | None = Field(default=None, ge=1)  # of each project
     page_size: int = Field(default=100, ge=1)
     boot_by_themselves: bool = True  # the service sets it False where machines report
+
+    @field_validator("capacity", "stockouts", "quotas", "preemptions", "preemption_rates", "maintenance", "node_states",
+                     "stalls", "unreachable")  # fmt: skip
+    @classmethod
+    def _in_a_zone_that_is_there(cls, rules: tuple[Part, ...], info: ValidationInfo) -> tuple[Part, ...]:
+        zones = info.data.get("zones", {})
+        for index, rule in enumerate(rules):
+            for zone in rule.zones if isinstance(rule, TraceRule) else (getattr(rule, "zone", "*"),):
+                if zones and zone not in ("*", *zones):
+                    near = get_close_matches(zone, sorted(zones), n=1)
+                    hint = f"did you mean {near[0]!r}?" if near else "add it to `zones`"
+                    raise ValueError(f"rule {index}: there is no zone {zone!r}; {hint}")
+        return rules
 
 
 def parse_scenario(document: object, source: str = "scenario") -> Settings:

@@ -86,7 +86,8 @@ class NodeStatePlan(Part):
     @classmethod
     def _known(cls, state: str | int) -> str | int:
         """A number or a word in `raw:` is what no client may know; other words must be the service's."""
-        if isinstance(state, str) and state not in NODE_STATES and state != "gone" and not state.startswith("raw:"):
+        word = str(state)
+        if word not in NODE_STATES and word != "gone" and not word.startswith("raw:") and not word.isdecimal():
             raise ValueError(
                 f"{state!r} is no state of a node ({', '.join(NODE_STATES)}, gone); "
                 "write raw:WORD or a number for one that clients do not know"
