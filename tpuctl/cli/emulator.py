@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tpuctl.base.errors import UserError
-from tpuctl.cli import emulator_faults, emulator_machines, emulator_show, emulator_zones
+from tpuctl.cli import emulator_faults, emulator_limits, emulator_machines, emulator_show, emulator_zones
 from tpuctl.cli.emulator_control import Name, home_of
 from tpuctl.cli.options import StateDir, say
 
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     emulator_show.register(emulator)
     emulator_machines.register(emulator)
     emulator_zones.register(emulator)
+    emulator_limits.register(emulator)
     emulator_faults.register(emulator)
     app.add_typer(emulator, name="emulator")
 

@@ -84,6 +84,9 @@ class ComputeLife:
             self.disks[disk.project, disk.zone, disk.name] = disk
         for attached in instance.disks:
             self.disks[instance.project, instance.zone, attached.disk].user = instance.name
+        for record in self.addresses.values():
+            if record.address == instance.address:
+                record.user = instance.path
         self._note(now, instance, "PROVISIONING", "created")
 
     def unplace(self, now: Instant, instance: InstanceRecord) -> None:
@@ -128,8 +131,10 @@ class ComputeLife:
         if self.instances.get(key) is not instance:
             return
         del self.instances[key]
-        static = {record.address for record in self.addresses.values()}
-        if instance.address not in static:
+        reserved = [record for record in self.addresses.values() if record.address == instance.address]
+        for record in reserved:
+            record.user = ""
+        if not reserved:
             self.world.addresses.give_back(instance.address)
         for attached in instance.disks:
             disk = self.disks.get((instance.project, instance.zone, attached.disk))
@@ -161,6 +166,11 @@ def already_exists(path: str) -> ServiceError:
 
 def invalid(text: str) -> ServiceError:
     return ServiceError("INVALID_ARGUMENT", text, reason="invalid")
+
+
+def address_in_use(record: AddressRecord) -> ServiceError:
+    text = f"The address resource '{record.path}' is already being used by '{record.user}'"
+    return ServiceError("INVALID_ARGUMENT", text, reason="resourceInUseByAnotherResource")
 
 
 def in_use(disk: DiskRecord) -> ServiceError:

@@ -136,17 +136,23 @@ class AddressRecord:
     created: Instant
     address: str
     body: Json
+    user: str = ""  # path of the instance that has it
+
+    @property
+    def path(self) -> str:
+        return f"projects/{self.project}/regions/{self.region}/addresses/{self.name}"
 
     def document(self) -> Json:
-        path = f"projects/{self.project}/regions/{self.region}/addresses/{self.name}"
         return {
             **{key: self.body[key] for key in ("addressType", "purpose", "subnetwork") if key in self.body},
             "kind": "compute#address",
             "id": str(self.number),
             "name": self.name,
             "address": self.address,
-            "status": "RESERVED",
-            "selfLink": f"{ROOT}/{path}",
+            "region": f"{ROOT}/projects/{self.project}/regions/{self.region}",
+            "status": "IN_USE" if self.user else "RESERVED",
+            **({"users": [f"{ROOT}/{self.user}"]} if self.user else {}),
+            "selfLink": f"{ROOT}/{self.path}",
             "creationTimestamp": self.created.iso(),
         }
 

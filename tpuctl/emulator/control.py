@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from tpuctl.base.errors import TpuctlError
+from tpuctl.emulator.control_limits import Limits
 from tpuctl.emulator.control_rules import Rules
 from tpuctl.emulator.control_slices import Slices
 from tpuctl.emulator.service import Service
@@ -26,13 +27,14 @@ class Control:
         self._cloud = service.cloud
         self._slices = Slices(service)
         self._rules = Rules(service)
+        self._limits = Limits(service)
         self._token = token
         self._identity = identity  # id, name, port, root, network: no secret
 
     def add_routes(self, application: web.Application) -> None:
         verbs: dict[str, Verb] = {
             "status": self.status, "calls": self.calls, "history": self.history, "stop": self.stop,
-            **self._slices.verbs(), **self._rules.verbs(),
+            **self._slices.verbs(), **self._rules.verbs(), **self._limits.verbs(),
         }  # fmt: skip
         for name, verb in verbs.items():
             application.router.add_post(f"{PREFIX}/{name}", self._guarded(verb))
