@@ -41,8 +41,8 @@ class Preemptions:
         lag_s: float = 0.0,
     ) -> None:
         """Notice to all hosts of its queued resource, and its end `notice_s` later (None: as the scenario says)."""
-        if node.leaving:
-            return
+        if node.leaving or (not node.queued and not node.vms):
+            return  # a node that is not granted yet, or is stopped, holds nothing that could be taken
         notice = self._world.settings.notice if notice_s is None else notice_s
         record = self._life.queued.get(node.queued)
         for each in self._life.together(node):

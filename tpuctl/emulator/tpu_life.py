@@ -211,10 +211,12 @@ class TpuLife:
         """The node's state is another one, or the node is `gone`; its queued resource does not notice."""
         if state == "gone" or state in WITHOUT_MACHINES:
             stop_machines(self.world, node)
-        if state == "gone":
+        if state != "gone":
+            self.node_state(now, node, state, why)
+        elif node.queued:
             self.drop_node(now, node, why)
         else:
-            self.node_state(now, node, state, why)
+            self.drop_alone(now, node, why)
 
     def _suspend(self, now: Instant, record: QueuedRecord, initiator: str, why: str) -> None:
         if record.state not in (QrState.ACTIVE, QrState.PROVISIONING):
