@@ -80,7 +80,8 @@ def test_quota_counts_cores_in_its_text_and_dead_requests_in_its_sum() -> None:
 
     assert (status, body["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
     assert body["error"]["message"] == (
-        "Quota limit 'TPUV4sPreemptiblePerProjectPerZoneForTPUAPI' has been exceeded. Limit: 8 in zone us-central2-b."
+        "Quota limit 'TPUV4sPreemptiblePodPerProjectPerZoneForTPUAPI' has been exceeded. Limit: 8 in zone "
+        "us-central2-b."
     )
     driver.call("DELETE", f"{PARENT}/queuedResources/a")
     driver.pass_time(60)

@@ -95,7 +95,7 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(home: Path) -> None:
     scenario.write_text("notise: 3\n")
     refused = tpuctl(home, "start", "--scenario", str(scenario))
     assert refused.returncode == 2
-    assert "notise: Extra inputs are not permitted" in refused.stderr
+    assert "bad.yaml:1:1: notise: unknown key 'notise'; did you mean 'notice'?" in refused.stderr
 
     assert tpuctl(home, "status", "--name", "../other").returncode == 2
     taken = tpuctl(home, "start", "--machines", "none", "--root", str(home))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tpuctl.base.errors import UserError
-from tpuctl.emulator.faults import ERROR_NAMES, Faults
+from tpuctl.emulator.fault_errors import ERRORS
+from tpuctl.emulator.faults import Faults, call_name
 from tpuctl.emulator.scenario import FaultRule, parse_scenario
 from tpuctl.emulator.wire import Request
 from tpuctl.testing.core_driver import PARENT, Driver, a_driver
@@ -98,7 +99,7 @@ def test_request_that_fails_later_is_taken_first() -> None:
     assert "exhausted. Limit 16" in operation["error"]["message"]
 
 
-@pytest.mark.parametrize("name", ERROR_NAMES)
+@pytest.mark.parametrize("name", ERRORS)
 def test_every_named_error_is_an_error_body(name: str) -> None:
     driver = with_fault(kind="error-before", error=name)
     status, body = driver.create("q")
@@ -108,7 +109,7 @@ def test_every_named_error_is_an_error_body(name: str) -> None:
 
 
 def test_unknown_error_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'boom' is unknown; known: unavailable"):
+    with pytest.raises(UserError, match="'boom' is unknown; known: unavailable"):
         a_driver(faults=[{"kind": "error-before", "error": "boom"}])
 
 
@@ -119,4 +120,137 @@ def test_scenario_names_every_mistake_at_once() -> None:
         )
     lines = str(caught.value).splitlines()
     assert lines[0] == "s.yaml: 3 mistake(s)"
-    assert {line.split(":")[0].strip() for line in lines[1:]} == {"notise", "capacity.0", "latencies.boot"}
+    assert {line.split(":")[0].strip() for line in lines[1:]} == {"notise", "capacity.0.type", "latencies.boot"}
+
+
+# Patterns.
+
+
+@pytest.mark.parametrize(
+    ("rule", "statuses"),
+    [
+        ({"every": 3, "times": None}, [200, 200, 503, 200, 200, 503]),
+        ({"every": 2, "skip": 1, "times": 2}, [200, 200, 503, 200, 503, 200]),
+        ({"times": 4}, [503, 503, 503, 503, 200, 200]),
+        ({"after": 2, "until": 4, "times": None}, [200, 200, 503, 503, 200, 200]),
+        ({"call": "nodes.list", "times": None}, [503] * 6),
+        ({"call": "queuedResources.list", "times": None}, [200] * 6),
+        ({"zone": "us-central2-b", "times": None}, [503] * 6),
+        ({"zone": "us-central2", "times": None}, [200] * 6),
+        ({"method": "POST", "times": None}, [200] * 6),
+    ],
+)
+def test_fault_meets_calls_in_a_pattern(rule: dict[str, Any], statuses: list[int]) -> None:
+    driver = a_driver(faults=[{"kind": "error-before", **rule}])
+    seen = []
+    for _ in range(6):
+        seen.append(driver.call("GET", f"{PARENT}/nodes")[0])
+        driver.pass_time(1)
+    assert seen == statuses
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("GET", "/v2/projects/p/locations/z/nodes", "nodes.list"),
+        ("GET", "/v2/projects/p/locations/z/nodes/n", "nodes.get"),
+        ("POST", "/v2/projects/p/locations/z/queuedResources", "queuedResources.create"),
+        ("DELETE", "/v2/projects/p/locations/z/queuedResources/q", "queuedResources.delete"),
+        ("POST", "/v2alpha1/projects/p/locations/z/queuedResources/q:reset", "queuedResources.reset"),
+        ("PATCH", "/v2/projects/p/locations/z/nodes/n", "nodes.update"),
+        ("GET", "/v2/projects/p/locations", "locations.list"),
+        ("POST", "/compute/v1/projects/p/zones/z/instances", "instances.create"),
+        ("POST", "/compute/v1/projects/p/zones/z/instances/i/stop", "instances.stop"),
+        ("GET", "/compute/v1/projects/p/zones/z/instances/i", "instances.get"),
+        ("POST", "/compute/v1/projects/p/zones/z/operations/o/wait", "operations.wait"),
+        ("POST", "/v1/projects/p/secrets/s:addVersion", "secrets.addVersion"),
+        ("GET", "/v1/projects/p/secrets/s/versions/latest:access", "versions.access"),
+    ],
+)
+def test_call_has_the_name_of_its_collection_and_deed(method: str, path: str, name: str) -> None:
+    assert call_name(Request(method, path)) == name
+
+
+# Operations and effects that come late.
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen"),
+    [("operation-slow", [False, True]), ("operation-never", [False, False]), ("operation-lost", [404])],
+)
+def test_operation_goes_wrong_while_its_work_goes_on(kind: str, seen: list[Any]) -> None:
+    driver = with_fault(kind=kind, seconds="10m")
+    _, operation = driver.create("q")
+    found: list[Any] = []
+    for _ in range(len(seen)):
+        driver.pass_time(400)
+        status, document = driver.call("GET", f"/v2/{operation['name']}")
+        found.append(document["done"] if status == 200 else status)
+    assert found == seen
+    assert driver.qr_state("q") == "ACTIVE"
+
+
+def test_compute_operation_goes_wrong_while_its_work_goes_on() -> None:
+    base = "/compute/v1/projects/lab/zones/us-central1-a"
+    for kind, answers in (("operation-slow", ["RUNNING", "DONE"]), ("operation-lost", [404, 404])):
+        driver = a_driver(faults=[{"kind": kind, "call": "disks.create", "seconds": 100}])
+        _, operation = driver.call("POST", f"{base}/disks", {"name": "d", "sizeGb": "10"})
+        found: list[Any] = []
+        for _ in answers:
+            driver.pass_time(60)
+            status, document = driver.call("GET", f"{base}/operations/{operation['name']}")
+            found.append(document["status"] if status == 200 else status)
+        assert found == answers
+        assert driver.call("GET", f"{base}/disks/d")[0] == 200
+
+
+def test_repeated_delete_is_harmless_when_its_operation_was_lost() -> None:
+    driver = a_driver(faults=[{"kind": "operation-lost", "method": "DELETE"}])
+    driver.active("q")
+    url = f"{PARENT}/queuedResources/q?force=true"
+    assert [driver.call("DELETE", url)[0] for _ in range(2)] == [200, 200]
+    driver.pass_time(60)
+    assert driver.qr_state("q") == "HTTP 404"
+
+
+def test_call_whose_sender_gave_up_takes_effect_later() -> None:
+    driver = with_fault(kind="lost-late", seconds="5m")
+    driver.create("q")
+    assert driver.qr_state("q") == "HTTP 404"
+    driver.pass_time(299)
+    assert driver.qr_state("q") == "HTTP 404"
+
+    driver.pass_time(60)
+
+    assert driver.qr_state("q") == "ACTIVE"
+    creates = [call for call in driver.cloud.calls if call.method == "POST"]
+    assert [(call.status, call.effect) for call in creates] == [(0, False), (0, True)]
+    assert creates[1].at.since(creates[0].at) == 300
+
+
+def test_request_is_granted_just_as_it_is_deleted() -> None:
+    driver = a_driver(
+        stalls=[{"stage": "WAITING_FOR_RESOURCES", "times": None}],
+        faults=[{"kind": "grant-first", "call": "queuedResources.delete", "times": None}],
+    )
+    for name in ("plain", "forced"):
+        driver.create(name)
+    driver.pass_time(3600)
+    assert driver.qr_state("plain") == "WAITING_FOR_RESOURCES"
+
+    status, body = driver.call("DELETE", f"{PARENT}/queuedResources/plain")
+
+    assert (status, body["error"]["status"]) == (400, "FAILED_PRECONDITION")
+    assert driver.qr_state("plain") == "ACTIVE"
+    assert driver.call("DELETE", f"{PARENT}/queuedResources/forced?force=true")[0] == 200
+    states = [t.state for t in driver.cloud.history if t.resource.endswith("queuedResources/forced")]
+    assert states[-3:] == ["PROVISIONING", "ACTIVE", "DELETING"]
+
+
+def test_deletion_that_fails_later_leaves_the_slice_as_it_was() -> None:
+    driver = a_driver(faults=[{"kind": "fail-later", "call": "queuedResources.delete", "error": "internal"}])
+    driver.active("q")
+    _, operation = driver.call("DELETE", f"{PARENT}/queuedResources/q?force=true")
+    driver.pass_time(60)
+    assert driver.call("GET", f"/v2/{operation['name']}")[1]["error"]["code"] == 13
+    assert (driver.qr_state("q"), driver.node_state("q")) == ("ACTIVE", "READY")

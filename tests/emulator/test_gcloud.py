@@ -25,7 +25,10 @@ def gcloud(tmp_path: Path) -> Iterator[Gcloud]:
     program = shutil.which("gcloud")
     assert program is not None, "gcloud is not on PATH; leave these tests out with -m 'not gcloud'"
     scenario = tmp_path / "quick.yaml"
-    scenario.write_text("latencies: {accepted: 0.1, waiting: 0.1, provisioning: 0.1, boot: 0.1, deleting: 0.2}\n")
+    scenario.write_text(
+        "latencies: {accepted: 0.1, waiting: 0.1, provisioning: 0.1, boot: 0.1, deleting: 0.2}\n"
+        "reservations: [{name: r1, zone: us-central2-b, type: v4, chips: 8}]\n"
+    )
     state, _ = remote.start(ServerOptions(tmp_path, "gcloud", scenario=scenario, machines="none"), SystemClock())
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CLOUDSDK_")} | {
         "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"),
@@ -36,8 +39,9 @@ def gcloud(tmp_path: Path) -> Iterator[Gcloud]:
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{state.url}/",
     }
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [program, "compute", "tpus", *words, "--zone", "us-central2-b"]
+    def run(*words: str, track: str = "", zone: str = "us-central2-b") -> subprocess.CompletedProcess[str]:
+        place = ["--zone", zone] if zone else []
+        argv = [program, *([track] if track else []), "compute", "tpus", *words, *place]
         return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
     try:
@@ -87,3 +91,45 @@ def test_errors_and_async_calls_read_as_the_services(gcloud: Gcloud) -> None:
     again = gcloud("queued-resources", "create", "q", *CREATE, "--async")
     assert again.returncode == 1
     assert "already exists" in again.stderr
+
+
+def test_node_is_created_stopped_started_updated_and_deleted(gcloud: Gcloud) -> None:
+    node = ("tpu-vm", "create", "n", "--accelerator-type", "v4-8", "--version", "tpu-ubuntu2204-base")
+    assert gcloud(*node).returncode == 0
+    again = gcloud(*node)
+    assert again.returncode == 1
+    assert "already exists" in again.stderr
+    for verb in ("stop", "start"):
+        done = gcloud("tpu-vm", verb, "n")
+        assert done.returncode == 0, done.stderr
+    updated = gcloud("tpu-vm", "update", "n", "--update-labels=team=a", "--description=ours")
+    assert updated.returncode == 0, updated.stderr
+    described = json.loads(gcloud("tpu-vm", "describe", "n", "--format=json").stdout)
+    assert (described["state"], described["labels"], described["description"]) == ("READY", {"team": "a"}, "ours")
+    assert gcloud("tpu-vm", "get-guest-attributes", "n").returncode == 0
+    assert gcloud("tpu-vm", "delete", "n").returncode == 0
+    assert json.loads(gcloud("tpu-vm", "list", "--format=json").stdout) == []
+
+
+def test_alpha_makes_several_slices_out_of_a_reservation(gcloud: Gcloud) -> None:
+    node = ("--accelerator-type", "v4-8", "--runtime-version", "tpu-ubuntu2204-base")
+    made = gcloud("queued-resources", "create", "m", "--node-count", "2", *node, "--reserved", track="alpha")
+    assert made.returncode == 0, made.stderr
+    (listed,) = json.loads(gcloud("queued-resources", "list", "--format=json", track="alpha").stdout)
+    assert [spec["nodeId"] for spec in listed["tpu"]["nodeSpec"]] == ["m-0", "m-1"]
+    assert listed["guaranteed"] == {"reserved": True}
+    (reservation,) = json.loads(gcloud("reservations", "list", "--format=json", track="alpha").stdout)
+    assert (reservation["state"], reservation["standard"]["usage"]["total"]) == ("ACTIVE", "8")
+    reset = gcloud("queued-resources", "reset", "m", track="alpha")
+    assert reset.returncode == 0, reset.stderr
+    deleted = gcloud("queued-resources", "delete", "m", "--force", track="alpha")
+    assert deleted.returncode == 0, deleted.stderr
+
+
+def test_catalogues_and_zones_are_listed(gcloud: Gcloud) -> None:
+    types = json.loads(gcloud("accelerator-types", "list", "--format=json").stdout)
+    assert "v4-8" in {each["type"] for each in types}
+    versions = json.loads(gcloud("tpu-vm", "versions", "list", "--format=json").stdout)
+    assert "tpu-ubuntu2204-base" in {each["version"] for each in versions}
+    zones = json.loads(gcloud("locations", "list", "--format=json", zone="").stdout)
+    assert "us-central2-b" in {each["locationId"] for each in zones}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -47,13 +49,29 @@ class TpuServiceMachine(RuleBasedStateMachine):
         second.qr_state(name)
         status = first.create(name, kind)[0]
         assert second.create(name, kind)[0] == status
-        assert (status == 409) == taken  # quota answers 429: a taken name is looked at first
+        taken = taken or f"{PARENT[4:]}/nodes/{name}" in first.cloud.tpu.life.nodes
+        assert status == (409 if taken else status)  # quota answers 429: a taken name is looked at first
 
     @rule(kinds=st.lists(KINDS, min_size=4, max_size=4), seconds=st.sampled_from([5, 20]))
     def ask_for_more_than_there_is(self, kinds: list[str], seconds: int) -> None:
         for name, kind in zip("abcd", kinds, strict=True):
             self.create(name, kind)
         self.pass_time(seconds)
+
+    @rule(name=NAMES, kind=KINDS, spot=st.booleans())
+    def create_node(self, name: str, kind: str, spot: bool) -> None:
+        scheduling: dict[str, Any] = {"schedulingConfig": {"spot": True}} if spot else {}
+        statuses = {driver.create_node(name, kind, **scheduling)[0] for driver in self.pair}
+        assert len(statuses) == 1
+        assert statuses <= {200, 409, 429}
+
+    @rule(name=NAMES, verb=st.sampled_from(["stop", "start"]))
+    def stop_or_start(self, name: str, verb: str) -> None:
+        self.both("POST", f"{PARENT}/nodes/{name}:{verb}")
+
+    @rule(name=NAMES)
+    def reset(self, name: str) -> None:
+        self.both("POST", f"{PARENT}/queuedResources/{name}:reset")
 
     @precondition(lambda self: self.pair[0].cloud.tpu.life.queued)
     @rule(name=NAMES, force=st.booleans())
@@ -99,7 +117,19 @@ class TpuServiceMachine(RuleBasedStateMachine):
         life = self.pair[0].cloud.tpu.life
         running = sum(ACCELERATORS[n.accelerator.name].chips for n in life.nodes.values() if n.vms)
         assert running <= CAPACITY
-        assert sum(record.chips for record in life.queued.values()) <= QUOTA
+        spot = [record.chips for record in life.queued.values()]
+        spot += [node.accelerator.chips for node in life.nodes.values() if not node.queued and node.spot]
+        assert sum(spot) <= QUOTA
+
+    @invariant()
+    def operations_end_with_what_they_began(self) -> None:
+        """None is open for a node that is there no more, or that is READY or STOPPED."""
+        tpu = self.pair[0].cloud.tpu
+        for operation in tpu.operations.below(PARENT[4:]):
+            if operation.ended is None and operation.verb in ("create", "start") and "/nodes/" in operation.target:
+                node = tpu.life.nodes.get(operation.target)
+                assert node is not None, operation
+                assert node.state in ("CREATING", "STARTING", "DELETING", "STOPPED"), (operation, node.state)
 
     @invariant()
     def no_two_machines_share_a_name_or_an_address(self) -> None:
@@ -117,7 +147,7 @@ class TpuServiceMachine(RuleBasedStateMachine):
     @invariant()
     def only_living_requests_have_nodes(self) -> None:
         life = self.pair[0].cloud.tpu.life
-        for node in life.nodes.values():
+        for node in (node for node in life.nodes.values() if node.queued):
             assert life.queued[node.queued].state in (
                 QrState.PROVISIONING,
                 QrState.ACTIVE,

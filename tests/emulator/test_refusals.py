@@ -194,4 +194,4 @@ def test_catalogues_list_what_the_zone_offers(path: str, first: str) -> None:
 def test_unknown_paths_and_verbs_are_not_answered_as_something_else() -> None:
     driver = a_driver()
     assert driver.call("GET", "/v9/anything")[0] == 404
-    assert driver.call("POST", f"{PARENT}/queuedResources/q:reset", {})[0] == 501
+    assert driver.call("POST", f"{PARENT}/queuedResources/q:reimage", {})[0] == 501

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tpuctl.base.errors import UserError
+from tpuctl.cli.options import say
 
 Name = Annotated[str, typer.Option("--name", help="Several emulators of one user have different names.")]
 
@@ -28,6 +30,18 @@ def ask(state_dir: Path | None, name: str, verb: str, document: dict[str, Any] |
 
 def show(document: Any) -> None:
     print(json.dumps(document, indent=1, sort_keys=True))
+
+
+def show_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], shrink: Sequence[int] = (), empty: str = ""
+) -> None:
+    """Within 80 columns; `empty` is a message in place of no rows."""
+    from tpuctl.report.table import Row, render_table
+
+    if rows:
+        print(render_table(header, [Row(tuple(row)) for row in rows], shrink=shrink))
+    else:
+        say(empty)
 
 
 def seconds_of(option: str, text: str) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tpuctl.base.errors import UserError
-from tpuctl.cli.emulator_control import Name, ask, seconds_of, show
+from tpuctl.cli.emulator_control import Name, ask, seconds_of, show, show_table
 from tpuctl.cli.options import AsJson, StateDir, say
 
 fault = typer.Typer(
@@ -32,10 +32,18 @@ def register(emulator: typer.Typer) -> None:
 
 def fault_add(
     kind: Annotated[
-        str, typer.Argument(help="error-, lost- or hang-, then before or after; slow; partial; fail-later.")
+        str,
+        typer.Argument(
+            help="error-, lost- or hang-, then before or after; lost-late; slow; partial; fail-later; grant-first; "
+            "operation-, then slow, never or lost."
+        ),
     ],
     method: Annotated[str, typer.Option(help="GET, POST, DELETE or `*`.")] = "*",
     path: Annotated[str, typer.Option(help="Pattern that the path must hold.")] = "",
+    call: Annotated[str, typer.Option(help="e.g. nodes.list, queuedResources.create; `*` is any.")] = "*",
+    zone: Annotated[str, typer.Option(help="Calls about this zone; `*` is any.")] = "*",
+    every: Annotated[int, typer.Option(min=1, help="Each n-th matching call.")] = 1,
+    lasts: Annotated[str, typer.Option("--for", help="From now on so long; without it until cleared.")] = "",
     skip: Annotated[int, typer.Option(help="Let so many matching calls through first.")] = 0,
     times: Annotated[int, typer.Option(help="Fire so often; 0 is always.")] = 1,
     probability: Annotated[float, typer.Option(help="Chance of each matching call.")] = 1.0,
@@ -49,32 +57,47 @@ def fault_add(
 
     Examples:
 
+      tpuctl emulator fault add error-before --call nodes.list --every 3 --times 0 --for 10m
+
+      tpuctl emulator fault add operation-never --call queuedResources.create
+
       tpuctl emulator fault add lost-after --method POST --path queuedResources
 
       tpuctl emulator fault add error-before --path us-east5-b --times 0 --error internal
     """
     asked = {
         "kind": kind, "method": method, "path": path, "skip": skip, "times": times or None, "probability": probability,
+        "call": call, "zone": zone, "every": every, "lasts": seconds_of("--for", lasts) if lasts else None,
         "seconds": seconds_of("--seconds", seconds), "error": error, "unreachable": unreachable or [],
     }  # fmt: skip
     print(ask(state_dir, name, "add-fault", asked)["id"])
 
 
 def fault_list(as_json: AsJson = False, name: Name = "default", state_dir: StateDir = None) -> None:
-    """The planted faults and how often each fired.
+    """The planted faults, and on how many of the calls that they are about each fired.
 
     Examples:
 
       tpuctl emulator fault list
+
+      tpuctl emulator fault list --json
     """
     document = ask(state_dir, name, "faults")
     if as_json:
         show(document)
         return
-    for each in document["faults"]:
-        print(
-            f"{each['id']:3} {each['kind']:12} {each['method']:6} {each['path'] or 'any path':30} fired {each['fired']}"
+    rows = [
+        (
+            str(each["id"]),
+            each["kind"],
+            "" if each["method"] == "*" else each["method"],
+            " ".join(part for part in (each["call"], each["zone"], each["path"]) if part not in ("", "*"))
+            or "any call",
+            f"{each['fired']} of {each['matched']}",
         )
+        for each in document["faults"]
+    ]
+    show_table(("NO", "KIND", "METHOD", "CALLS", "FIRED"), rows, shrink=(3,), empty="no faults planted")
 
 
 def fault_clear(

@@ -70,6 +70,11 @@ ZONES: dict[str, tuple[str, ...]] = {
 }
 
 
+# Quota classes and the end that each gives its metric's name; the others have none.
+_METRIC_ENDS = {"v2-pod": "Pod", "v3-pod": "Pod", "v4": "Pod", "v5e": "Litepod", "v5e-serving": "LitepodServing"}
+QUOTA_CLASSES = ("v2", "v2-pod", "v3", "v3-pod", "v4", "v5e", "v5e-serving", "v5p", "v6e")
+
+
 @dataclass(frozen=True, slots=True)
 class Accelerator:
     name: str
@@ -87,6 +92,19 @@ class Accelerator:
     @property
     def chips_per_host(self) -> int:
         return self.chips // self.hosts
+
+    @property
+    def quota_class(self) -> str:
+        """As scenarios name it. Single devices and pods of v2 and v3, and v5e's serving sizes, have quotas apart."""
+        key = self.generation.key
+        if key in ("v2", "v3") and self.chips > 4:
+            return f"{key}-pod"
+        return "v5e-serving" if key == "v5e" and self.chips <= 8 else key
+
+    def quota_metric(self, tier: str) -> str:
+        """The name without its end, e.g. `TPUV5sPreemptibleLitepodServing`. `tier`: spot, on-demand or reserved."""
+        middle = {"spot": "Preemptible", "reserved": "Reserved"}.get(tier, "")
+        return f"TPU{self.generation.metric}{middle}{_METRIC_ENDS.get(self.quota_class, '')}"
 
 
 def _all_types() -> dict[str, Accelerator]:

@@ -64,17 +64,18 @@ def check_zone(settings: Settings, zone: str, project: str, event_id: str) -> No
 
 
 class CreateRate:
-    """Create calls of the last minute."""
+    """Create calls of each project in the last minute."""
 
     def __init__(self, settings: Settings) -> None:
         self._limit = settings.creates_per_minute
-        self._recent: deque[Instant] = deque()
+        self._recent: dict[str, deque[Instant]] = {}
 
-    def check(self, now: Instant) -> None:
+    def check(self, now: Instant, project: str) -> None:
         """Counts the call. Raises ServiceError RESOURCE_EXHAUSTED."""
-        while self._recent and now.since(self._recent[0]) >= 60:
-            self._recent.popleft()
-        if self._limit is not None and len(self._recent) >= self._limit:
+        recent = self._recent.setdefault(project, deque())
+        while recent and now.since(recent[0]) >= 60:
+            recent.popleft()
+        if self._limit is not None and len(recent) >= self._limit:
             raise ServiceError(
                 "RESOURCE_EXHAUSTED",
                 "Quota exceeded for quota metric 'CreateQueuedResource requests' and limit 'CreateQueuedResource "
@@ -88,4 +89,4 @@ class CreateRate:
                     ),
                 ),
             )
-        self._recent.append(now)
+        recent.append(now)

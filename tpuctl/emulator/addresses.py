@@ -46,6 +46,14 @@ class Addresses:
         self._next = number + 1 if number < last else 2
         return str(self._network.network_address + number)
 
+    def take_this(self, address: str) -> bool:
+        """False: it is not of this network, or somebody has it."""
+        number = int(ipaddress.IPv4Address(address)) - int(self._network.network_address)
+        if not 2 <= number <= self._network.num_addresses - 2 or number in self._taken:
+            return False
+        self._taken.add(number)
+        return True
+
     def give_back(self, address: str) -> None:
         self._taken.discard(int(ipaddress.IPv4Address(address)) - int(self._network.network_address))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tpuctl.emulator.accelerators import Accelerator
-from tpuctl.emulator.scenario import CapacityRule, CapacityStep
+from tpuctl.emulator.scenario_capacity import CapacityRule, CapacityStep, Stockout
+from tpuctl.emulator.scenario_parts import covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,28 +19,46 @@ class Holding:
     zone: str
     accelerator: Accelerator
     chips: int
+    reservation: str = ""  # `<zone>/<name>`; its chips are not the zone's
 
 
 class Capacity:
     """A request fits when every rule that covers it has room: one for the type, one for the generation, one for all.
 
-    What no rule covers has no limit. Times are seconds since the emulator started.
+    What no rule covers has no limit. In a stockout nothing fits. Times are seconds since the emulator started.
     """
 
-    def __init__(self, rules: tuple[CapacityRule, ...]) -> None:
+    def __init__(self, rules: tuple[CapacityRule, ...], stockouts: tuple[Stockout, ...] = ()) -> None:
+        self.stockouts = list(stockouts)
         self._rules: dict[tuple[str, str], tuple[CapacityStep, ...]] = {(r.zone, r.type): r.steps for r in rules}
         self._holdings: dict[str, Holding] = {}  # in order of granting
+        self._reserved: dict[str, int] = {}  # chips of each reservation
 
     def change_times(self) -> list[float]:
         """When a rule changes by itself."""
-        return sorted({step.at for steps in self._rules.values() for step in steps})
+        changes = {step.at for steps in self._rules.values() for step in steps}
+        return sorted(changes | {stockout.until for stockout in self.stockouts if stockout.until is not None})
 
     def set(self, zone: str, kind: str, chips: int | None, at_s: float) -> None:
         """From now on the rule for (zone, kind) says so, whatever was planned for later."""
         past = tuple(step for step in self._rules.get((zone, kind), ()) if step.at < at_s)
         self._rules[zone, kind] = (*past, CapacityStep(at=at_s, chips=chips))
 
+    def reserve(self, reservation: str, chips: int) -> None:
+        """From now on the reservation has so many."""
+        self._reserved[reservation] = chips
+
+    def fits_reserved(self, reservation: str, chips: int) -> bool:
+        return self.used_of(reservation) + chips <= self._reserved.get(reservation, 0)
+
+    def used_of(self, reservation: str) -> int:
+        return sum(h.chips for h in self._holdings.values() if h.reservation == reservation)
+
     def fits(self, zone: str, accelerator: Accelerator, chips: int, at_s: float) -> bool:
+        for stockout in self.stockouts:
+            of_it = covers(stockout.zone, stockout.type, zone, accelerator.name, accelerator.generation.key)
+            if of_it and stockout.holds(at_s):
+                return False
         for key in self._covering(zone, accelerator):
             limit = self.limit(key, at_s)
             if limit is not None and self.used(key) + chips > limit:
@@ -52,17 +73,18 @@ class Capacity:
         return self._holdings.pop(holder, None) is not None
 
     def limit(self, key: tuple[str, str], at_s: float) -> int | None:
-        chips: int | None = None
-        for step in self._rules.get(key, ()):
-            if step.at <= at_s:
-                chips = step.chips
-        return chips
+        steps = self._rules.get(key, ())
+        passed = bisect_right(steps, at_s, key=lambda step: step.at)  # a trace has thousands
+        return steps[passed - 1].chips if passed else None
 
     def used(self, key: tuple[str, str]) -> int:
-        return sum(h.chips for h in self._holdings.values() if key in self._keys(h.zone, h.accelerator))
+        return sum(h.chips for h in self._holdings.values() if self._is_under(h, key))
 
-    def excess(self, at_s: float, leaving: frozenset[str]) -> list[str]:
-        """Holders, youngest first, that must go so that every rule holds again. Those in `leaving` count as gone."""
+    def excess(self, at_s: float, leaving: frozenset[str], pick: Callable[[int], int]) -> list[str]:
+        """Holders that must go so that every rule holds again. Those in `leaving` count as gone.
+
+        `pick` says which of n holders, oldest first, is the next to go.
+        """
         goers: list[str] = []
         for key in self._rules:
             limit = self.limit(key, at_s)
@@ -71,12 +93,10 @@ class Capacity:
             staying = [
                 holding
                 for holding in self._holdings.values()
-                if key in self._keys(holding.zone, holding.accelerator)
-                and holding.holder not in leaving
-                and holding.holder not in goers
+                if self._is_under(holding, key) and holding.holder not in leaving and holding.holder not in goers
             ]
             while staying and sum(holding.chips for holding in staying) > limit:
-                goers.append(staying.pop().holder)
+                goers.append(staying.pop(pick(len(staying))).holder)
         return goers
 
     def table(self, at_s: float) -> list[dict[str, object]]:
@@ -85,6 +105,9 @@ class Capacity:
             {"zone": zone, "type": kind, "chips": self.limit((zone, kind), at_s), "used": self.used((zone, kind))}
             for zone, kind in sorted(self._rules)
         ]
+
+    def _is_under(self, holding: Holding, key: tuple[str, str]) -> bool:
+        return not holding.reservation and key in self._keys(holding.zone, holding.accelerator)
 
     def _covering(self, zone: str, accelerator: Accelerator) -> list[tuple[str, str]]:
         return [key for key in self._keys(zone, accelerator) if key in self._rules]

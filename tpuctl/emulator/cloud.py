@@ -13,12 +13,17 @@ from tpuctl.emulator.calls import Call, CallRecord
 from tpuctl.emulator.compute import ComputeApi
 from tpuctl.emulator.events import GuestAttribute, VmBooted, VmEvent, VmReport
 from tpuctl.emulator.faults import Faults, planted_error
+from tpuctl.emulator.maintenance import Maintenances
+from tpuctl.emulator.node_states import NodeStates
 from tpuctl.emulator.preemption import Preemptions
 from tpuctl.emulator.scenario import FaultRule, Override, Settings
 from tpuctl.emulator.secret_manager import SecretManagerApi
 from tpuctl.emulator.tpu_api import TpuApi
+from tpuctl.emulator.tpu_maintenance_api import MaintenanceApi
 from tpuctl.emulator.wire import Answer, Request, Response, ServiceError, delayed, json_response, numbered_enums
 from tpuctl.emulator.world import KEPT, Shown, Transition, World
+
+_BEFORE = ("error-before", "lost-before", "lost-late", "hang-before")
 
 
 class Cloud:
@@ -30,6 +35,9 @@ class Cloud:
         self.secrets = SecretManagerApi(self.world)
         self.faults = Faults(settings.faults, self.world.seed)
         self.preemptions = Preemptions(self.tpu.life)
+        self.maintenances = Maintenances(self.tpu.life)
+        self.node_states = NodeStates(self.tpu.life)
+        self.tpu.add(MaintenanceApi(self.tpu.finder, self.tpu.operations, self.maintenances).verbs())
         self.calls: deque[CallRecord] = deque(maxlen=KEPT)
         self._now: Instant | None = None
 
@@ -41,17 +49,23 @@ class Cloud:
     def handle(self, now: Instant, request: Request, *, repeat: bool = False) -> Response:
         """Answer one call. `repeat`: the caller does again what an answer's `again_at` asked for."""
         now = self._reach(now)
-        rule = None if repeat else self.faults.meet(request)
-        if rule is not None and rule.kind in ("error-before", "lost-before", "hang-before"):
+        rule = None if repeat else self.faults.meet(request, self.world.age(now))
+        if rule is not None and rule.kind in _BEFORE:
             answer = Answer({})
             response = self._disturbed(rule, json_response(200, {}), request)
+            if rule.kind == "lost-late":
+                self.world.later(now, rule.seconds, lambda at: self._lands(at, request, rule))
         else:
+            if rule is not None and rule.kind == "grant-first":
+                self._grant_first(now, request)
             answer, response = self._served(Call(now, request, rule))
             if rule is not None:
+                self._disturb_operation(rule, str(answer.document.get("name", "")))
                 response = self._disturbed(rule, response, request)
-        if response.again_at is None:
-            self._log(now, request, rule, answer, response)
-        return response
+        if response.again_at is not None:
+            return response
+        self._log(now, request, rule, answer, response)
+        return delayed(response, self.world.drawn(self.world.settings.latencies.call), lost=response.lost)
 
     def advance(self, now: Instant) -> tuple[VmEvent, ...]:
         """Let time pass, and take what the machines must do, in order. Each event is given out once."""
@@ -91,11 +105,27 @@ class Cloud:
         self._now = now if self._now is None else max(self._now, now)
         if self.world.started is None:
             self.world.started = self._now
-            self.preemptions.begin(self._now)
+            for each in (self.preemptions, self.maintenances, self.node_states):
+                each.begin(self._now)
             for rule in self.world.settings.overrides:
                 self.override(self._now, rule)
         self.world.timeline.run_until(self._now)
         return self._now
+
+    def _lands(self, now: Instant, request: Request, rule: FaultRule) -> None:
+        """A call that its sender gave up long ago takes effect. It is logged once more, at this time."""
+        answer, response = self._served(Call(now, request, rule))
+        self._log(now, request, rule, answer, delayed(response, 0.0, lost=True))
+
+    def _disturb_operation(self, rule: FaultRule, name: str) -> None:
+        if rule.kind in ("operation-slow", "operation-never", "operation-lost"):
+            self.tpu.operations.disturb(name, rule.kind, rule.seconds)
+            self.compute.life.disturb(name, rule.kind, rule.seconds)
+
+    def _grant_first(self, now: Instant, request: Request) -> None:
+        record = self.tpu.life.queued.get(request.path.split("/", 2)[-1])
+        if record is not None:
+            self.tpu.life.rush(now, record)
 
     def _served(self, call: Call) -> tuple[Answer, Response]:
         service = next((s for s in (self.tpu, self.compute, self.secrets) if s.owns(call.request.path)), None)
@@ -117,14 +147,14 @@ class Cloud:
         match rule.kind:
             case "error-before" | "error-after":
                 return planted_error(rule, compute=self.compute.owns(request.path)).response()
-            case "lost-before" | "lost-after":
+            case "lost-before" | "lost-after" | "lost-late":
                 return delayed(response, 0.0, lost=True)
             case "hang-before" | "hang-after":
                 return delayed(response, rule.seconds, lost=True)
             case "slow":
                 return delayed(response, rule.seconds)
-            case "partial" | "fail-later":
-                return response  # the service itself looked at the rule
+            case _:
+                return response  # the service itself looked at the rule, or its operations did
 
     def _log(self, now: Instant, request: Request, rule: FaultRule | None, answer: Answer, response: Response) -> None:
         record = CallRecord(

@@ -10,7 +10,7 @@ from tpuctl.emulator.access import check_api, check_permission
 from tpuctl.emulator.addresses import AddressesUsedUpError
 from tpuctl.emulator.calls import Call
 from tpuctl.emulator.compute_insert import check_name, read_disk, read_instance
-from tpuctl.emulator.compute_life import ComputeLife, already_exists, in_use, invalid, not_found
+from tpuctl.emulator.compute_life import ComputeLife, address_in_use, already_exists, in_use, invalid, not_found
 from tpuctl.emulator.compute_reading import ComputeReading, Where, operation_answer
 from tpuctl.emulator.compute_records import AddressRecord, DiskRecord, InstanceRecord, fingerprint
 from tpuctl.emulator.events import GuestAttribute
@@ -79,6 +79,7 @@ class ComputeApi:
             ("GET", "disks", True, ""): self.read.get,
             ("DELETE", "disks", True, ""): self._delete_disk,
             ("POST", "addresses", False, ""): self._insert_address,
+            ("GET", "addresses", False, ""): self.read.list,
             ("GET", "addresses", True, ""): self.read.get,
             ("DELETE", "addresses", True, ""): self._delete_address,
             ("GET", "operations", True, ""): self.read.get_operation,
@@ -106,7 +107,7 @@ class ComputeApi:
             "insert",
             f"zones/{where.place}",
             target,
-            seconds=self.world.settings.latencies.instance,
+            seconds=self.world.drawn(self.world.settings.latencies.instance),
             then=lambda at: self.life.run(at, instance),
             request_id=call.request_id,
             error=failure,
@@ -184,7 +185,7 @@ class ComputeApi:
                 kind,
                 f"zones/{where.place}",
                 target.path,
-                seconds=self.world.settings.latencies.instance_deleting,
+                seconds=self.world.drawn(self.world.settings.latencies.instance_deleting),
                 then=then,
                 labels=target.labels,
             ),
@@ -206,7 +207,7 @@ class ComputeApi:
             "insert",
             f"zones/{where.place}",
             target,
-            seconds=self.world.settings.latencies.instance,
+            seconds=self.world.drawn(self.world.settings.latencies.instance),
             then=_nothing,
             request_id=call.request_id,
             labels=disk.labels,
@@ -217,7 +218,7 @@ class ComputeApi:
         disk = self.life.disks.get(where.key)
         if disk is None:
             raise not_found(where.path)
-        if disk.user:
+        if disk.user or disk.nodes:
             raise in_use(disk)
         return self._begin(call, where, "delete", disk, lambda at: self.life.drop_disk(at, disk))
 
@@ -228,21 +229,35 @@ class ComputeApi:
         key = (where.project, where.place, name)
         if key in self.life.addresses:
             raise already_exists(f"{where.path}/{name}")
-        try:
-            address = self.world.addresses.take()
-        except AddressesUsedUpError as error:
-            raise invalid("No address is left in the network.") from error
+        address = self._reserved(str(body.get("address") or ""))
         self.life.addresses[key] = AddressRecord(
             name, where.project, where.place, self.world.number(), call.now, address, body
         )
         return self._region_operation(call, where, "insert", f"{where.path}/{name}")
 
+    def _reserved(self, wanted: str) -> str:
+        """The address that is asked for, or any. Raises ServiceError."""
+        if wanted:
+            try:
+                free = self.world.addresses.take_this(wanted)
+            except ValueError as error:
+                raise invalid(f"Invalid value for field 'resource.address': '{wanted}'.") from error
+            if not free:
+                raise invalid(f"Invalid value for field 'resource.address': '{wanted}'. It is not free in the network.")
+            return wanted
+        try:
+            return self.world.addresses.take()
+        except AddressesUsedUpError as error:
+            raise invalid("No address is left in the network.") from error
+
     def _delete_address(self, call: Call, where: Where) -> Answer:
-        record = self.life.addresses.pop(where.key, None)
+        record = self.life.addresses.get(where.key)
         if record is None:
             raise not_found(where.path)
-        if record.address not in {instance.address for instance in self.life.instances.values()}:
-            self.world.addresses.give_back(record.address)
+        if record.user:
+            raise address_in_use(record)
+        del self.life.addresses[where.key]
+        self.world.addresses.give_back(record.address)
         return self._region_operation(call, where, "delete", where.path)
 
     def _region_operation(self, call: Call, where: Where, kind: str, target: str) -> Answer:

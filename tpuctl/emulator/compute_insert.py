@@ -80,7 +80,7 @@ def _disk(
     disk = life.disks.get((project, zone, name))
     if disk is None:
         raise not_found(f"projects/{project}/zones/{zone}/disks/{name}")
-    if disk.user:
+    if disk.user or disk.nodes:
         raise in_use(disk)
     return disk
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tpuctl.base.units import Instant
@@ -17,7 +18,7 @@ class ComputeLife:
     def __init__(self, world: World) -> None:
         self.world = world
         self.instances: dict[Key, InstanceRecord] = {}
-        self.disks: dict[Key, DiskRecord] = {}
+        self.disks = world.disks  # TPU nodes have data disks too
         self.addresses: dict[Key, AddressRecord] = {}
         self.operations: dict[str, ComputeOperation] = {}
         self._by_request: dict[tuple[str, str], str] = {}
@@ -67,6 +68,13 @@ class ComputeLife:
         self.world.timeline.at(operation.due, end)
         return operation
 
+    def disturb(self, name: str, kind: str, seconds: float) -> None:
+        """The operation that a call answered with goes wrong; the work that it stands for goes on."""
+        operation = self.operations.get(name)
+        if operation is not None:
+            operation.lost = kind == "operation-lost"
+            operation.shown_after_s = {"operation-slow": seconds, "operation-never": math.inf}.get(kind, 0.0)
+
     # Instances
 
     def place(self, now: Instant, instance: InstanceRecord, fresh: list[DiskRecord]) -> None:
@@ -76,6 +84,9 @@ class ComputeLife:
             self.disks[disk.project, disk.zone, disk.name] = disk
         for attached in instance.disks:
             self.disks[instance.project, instance.zone, attached.disk].user = instance.name
+        for record in self.addresses.values():
+            if record.address == instance.address:
+                record.user = instance.path
         self._note(now, instance, "PROVISIONING", "created")
 
     def unplace(self, now: Instant, instance: InstanceRecord) -> None:
@@ -120,8 +131,10 @@ class ComputeLife:
         if self.instances.get(key) is not instance:
             return
         del self.instances[key]
-        static = {record.address for record in self.addresses.values()}
-        if instance.address not in static:
+        reserved = [record for record in self.addresses.values() if record.address == instance.address]
+        for record in reserved:
+            record.user = ""
+        if not reserved:
             self.world.addresses.give_back(instance.address)
         for attached in instance.disks:
             disk = self.disks.get((instance.project, instance.zone, attached.disk))
@@ -136,9 +149,7 @@ class ComputeLife:
             self.world.note(now, disk.path, "GONE", "deleted", disk.labels)
 
     def _identity(self, instance: InstanceRecord, attached: Attached) -> str:
-        """One name for one disk's bytes: a disk that is made again under an old name begins empty."""
-        disk = self.disks[instance.project, instance.zone, attached.disk]
-        return f"{disk.name}-{disk.number % 10**9:09d}"
+        return self.disks[instance.project, instance.zone, attached.disk].bytes_name
 
     def _note(self, now: Instant, instance: InstanceRecord, status: str, why: str) -> None:
         instance.status = status
@@ -157,7 +168,12 @@ def invalid(text: str) -> ServiceError:
     return ServiceError("INVALID_ARGUMENT", text, reason="invalid")
 
 
+def address_in_use(record: AddressRecord) -> ServiceError:
+    text = f"The address resource '{record.path}' is already being used by '{record.user}'"
+    return ServiceError("INVALID_ARGUMENT", text, reason="resourceInUseByAnotherResource")
+
+
 def in_use(disk: DiskRecord) -> ServiceError:
-    user = f"projects/{disk.project}/zones/{disk.zone}/instances/{disk.user}"
+    user = f"projects/{disk.project}/zones/{disk.zone}/instances/{disk.user}" if disk.user else next(iter(disk.nodes))
     text = f"The disk resource '{disk.path}' is already being used by '{user}'"
     return ServiceError("INVALID_ARGUMENT", text, reason="resourceInUseByAnotherResource")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tpuctl.emulator.calls import Call
 from tpuctl.emulator.compute_life import ComputeLife, Key, not_found
@@ -110,9 +110,12 @@ class ComputeReading:
 
     def _operation(self, where: Where) -> ComputeOperation:
         operation = self.life.operations.get(where.name)
-        if operation is None or operation.project != where.project:
+        if operation is None or operation.project != where.project or operation.lost:
             raise not_found(where.path)
-        return operation
+        now, ended = self.life.world.timeline.now, operation.ended
+        if ended is None or now is None or now.since(ended) >= operation.shown_after_s:
+            return operation
+        return replace(operation, ended=None, due=ended.plus(operation.shown_after_s))
 
 
 def _page(call: Call, found: Sequence[tuple[str, Json]]) -> tuple[list[Json], str]:

@@ -41,10 +41,16 @@ class DiskRecord:
     labels: dict[str, str] = field(default_factory=dict)
     status: str = "READY"
     user: str = ""  # name of the instance that has it
+    nodes: dict[str, bool] = field(default_factory=dict)  # TPU nodes that have it: full name -> read-only
 
     @property
     def path(self) -> str:
         return f"projects/{self.project}/zones/{self.zone}/disks/{self.name}"
+
+    @property
+    def bytes_name(self) -> str:
+        """One name for one disk's bytes: a disk that is made again under an old name begins empty."""
+        return f"{self.name}-{self.number % 10**9:09d}"
 
     def document(self) -> Json:
         return {
@@ -130,17 +136,23 @@ class AddressRecord:
     created: Instant
     address: str
     body: Json
+    user: str = ""  # path of the instance that has it
+
+    @property
+    def path(self) -> str:
+        return f"projects/{self.project}/regions/{self.region}/addresses/{self.name}"
 
     def document(self) -> Json:
-        path = f"projects/{self.project}/regions/{self.region}/addresses/{self.name}"
         return {
             **{key: self.body[key] for key in ("addressType", "purpose", "subnetwork") if key in self.body},
             "kind": "compute#address",
             "id": str(self.number),
             "name": self.name,
             "address": self.address,
-            "status": "RESERVED",
-            "selfLink": f"{ROOT}/{path}",
+            "region": f"{ROOT}/projects/{self.project}/regions/{self.region}",
+            "status": "IN_USE" if self.user else "RESERVED",
+            **({"users": [f"{ROOT}/{self.user}"]} if self.user else {}),
+            "selfLink": f"{ROOT}/{self.path}",
             "creationTimestamp": self.created.iso(),
         }
 
@@ -158,6 +170,8 @@ class ComputeOperation:
     ended: Instant | None = None
     error: Json | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    shown_after_s: float = 0.0  # its end shows so much later than it happens; inf: never
+    lost: bool = False  # 404, whatever becomes of the work
 
     def document(self) -> Json:
         done = self.ended is not None

@@ -67,7 +67,16 @@ class VmThaw:
     name: str
 
 
-VmEvent = VmStart | VmNotice | VmStop | VmKill | VmReset | VmFreeze | VmThaw
+@dataclass(frozen=True, slots=True)
+class VmMaintenance:
+    """`instance/maintenance-event` says `event`, `instance/upcoming-maintenance` has these fields; None: none."""
+
+    name: str
+    event: str
+    upcoming: Mapping[str, str] | None
+
+
+VmEvent = VmStart | VmNotice | VmStop | VmKill | VmReset | VmFreeze | VmThaw | VmMaintenance
 
 
 @dataclass(frozen=True, slots=True)

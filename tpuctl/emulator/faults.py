@@ -6,61 +6,14 @@ import random
 import re
 from dataclasses import dataclass
 
-from tpuctl.emulator.scenario import FaultRule
-from tpuctl.emulator.wire import Json, Request, ServiceError, error_info
-
-# name -> (status, message); the messages are the services' own as far as they are known.
-_ERRORS: dict[str, tuple[str, str]] = {
-    "unavailable": ("UNAVAILABLE", "The service is currently unavailable."),
-    "internal": ("INTERNAL", "Internal error. Please try again."),
-    "unknown": ("UNKNOWN", "an internal error has occurred"),
-    "deadline": ("DEADLINE_EXCEEDED", "Deadline expired before operation could complete."),
-    "aborted": ("ABORTED", "There was a conflict while trying to complete your request."),
-    "rate-limit": (
-        "RESOURCE_EXHAUSTED",
-        "Quota exceeded for quota metric 'Create requests' and limit 'Create requests per minute' of service "
-        "'tpu.googleapis.com' for consumer 'project_number:1'.",
-    ),
-    "quota": (
-        "RESOURCE_EXHAUSTED",
-        "Quota limit 'TPUV6EPreemptiblePerProjectPerZoneForTPUAPI' has been exceeded. Limit: 64 in zone us-east1-d.",
-    ),
-    "quota-later": (
-        "RESOURCE_EXHAUSTED",
-        "Quota 'TPUV5sPreemptibleLitepodPerProjectPerRegionForTPUAPI' exhausted. Limit 16 in region us-west4",
-    ),
-    "no-capacity": (
-        "RESOURCE_EXHAUSTED",
-        'There is no more capacity in the zone "europe-west4-b"; you can try in another zone where Cloud TPU Nodes are '
-        "offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x27e2d8ab1ccb8dd9]",
-    ),
-    "no-reserved": (
-        "FAILED_PRECONDITION",
-        "Insufficient reserved capacity. Contact customer support to increase your reservation. "
-        "[EID: 0x27e2d8ab1ccb8dd9]",
-    ),
-    "permission": ("PERMISSION_DENIED", "Permission 'tpu.nodes.get' denied on resource (or it may not exist)."),
-    "unauthenticated": (
-        "UNAUTHENTICATED",
-        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
-        "authentication credential.",
-    ),
-    "not-found": ("NOT_FOUND", "Resource was not found"),
-    "unimplemented": ("UNIMPLEMENTED", "Operation is not implemented, or supported, or enabled."),
-}
-ERROR_NAMES = tuple(_ERRORS)
+from tpuctl.emulator.fault_errors import named_error
+from tpuctl.emulator.scenario_troubles import FaultRule
+from tpuctl.emulator.wire import Json, Request, ServiceError
 
 
 def planted_error(rule: FaultRule, *, compute: bool = False) -> ServiceError:
     """The error that the rule asks for; `message` replaces the usual text."""
-    status, text = _ERRORS[rule.error]
-    details: tuple[Json, ...] = ()
-    if rule.error == "permission":
-        details = (error_info("IAM_PERMISSION_DENIED", "iam.googleapis.com"),)
-    if rule.error == "rate-limit":
-        details = (error_info("RATE_LIMIT_EXCEEDED", "googleapis.com", service="tpu.googleapis.com"),)
-    reason = {"UNAVAILABLE": "backendError", "INTERNAL": "backendError", "PERMISSION_DENIED": "forbidden"}
-    return ServiceError(status, rule.message or text, reason=reason.get(status, "") if compute else "", details=details)
+    return named_error(rule.error, rule.message, compute=compute)
 
 
 @dataclass(slots=True)
@@ -86,13 +39,6 @@ class Faults:
             self.plant(rule)
 
     def plant(self, rule: FaultRule) -> Fault:
-        """Raises ValueError when its error has no name here or its pattern is none."""
-        if rule.error not in _ERRORS:
-            raise ValueError(f"fault error {rule.error!r} is unknown; known: {', '.join(_ERRORS)}")
-        try:
-            re.compile(rule.path)
-        except re.error as error:
-            raise ValueError(f"fault path {rule.path!r} is no pattern: {error}") from error
         fault = Fault(self._next_id, rule)
         self._next_id += 1
         self._planted.append(fault)
@@ -108,17 +54,46 @@ class Faults:
         self._planted = staying
         return removed
 
-    def meet(self, request: Request) -> FaultRule | None:
-        """The first planted fault that fires on this call, counted."""
+    def meet(self, request: Request, age_s: float = 0.0) -> FaultRule | None:
+        """The first planted fault that fires on this call, counted. `age_s`: since the emulator started."""
         for fault in self._planted:
             rule = fault.rule
-            if rule.method not in ("*", request.method) or not re.search(rule.path, request.path):
+            if not rule.holds(age_s) or not _is_about(rule, request):
                 continue
             fault.matched += 1
-            if fault.matched <= rule.skip or (rule.times is not None and fault.fired >= rule.times):
+            nth = fault.matched - rule.skip
+            if nth <= 0 or nth % rule.every or (rule.times is not None and fault.fired >= rule.times):
                 continue
             if rule.probability < 1 and self._chance.random() >= rule.probability:
                 continue
             fault.fired += 1
             return rule
         return None
+
+
+def _is_about(rule: FaultRule, request: Request) -> bool:
+    return (
+        rule.method in ("*", request.method)
+        and rule.call in ("*", call_name(request))
+        and (rule.zone == "*" or f"/{rule.zone}/" in f"{request.path}/")
+        and re.search(rule.path, request.path) is not None
+    )
+
+
+def call_name(request: Request) -> str:
+    """`nodes.list`, `queuedResources.create`, `instances.stop`: the collection, and what is done in it."""
+    path, _, verb = request.path.strip("/").partition(":")
+    parts = path.split("/")
+    # Collections and ids alternate behind the version, which Compute writes as compute/v1.
+    parts = parts[2:] if parts[0] in ("compute", "storage", "upload") else parts[1:]
+    if parts[:1] == ["b"]:
+        parts[0] = "buckets"
+    one = len(parts) % 2 == 0
+    if not verb and not one and request.method == "POST" and len(parts) > 3 and parts[-3] in _WITH_VERBS:
+        verb, parts, one = parts[-1], parts[:-1], True
+    collection = parts[-2] if one and len(parts) > 1 else parts[-1] if parts else ""
+    plain = {"GET": "get" if one else "list", "POST": "create", "PUT": "update", "PATCH": "update"}
+    return f"{collection}.{verb or plain.get(request.method, request.method.lower())}"
+
+
+_WITH_VERBS = ("instances", "disks", "operations", "addresses")  # Compute: …/instances/NAME/stop

@@ -30,6 +30,7 @@ from tpuctl.emulator.events import (
     VmEvent,
     VmFreeze,
     VmKill,
+    VmMaintenance,
     VmNotice,
     VmReport,
     VmReset,
@@ -156,6 +157,8 @@ class ProcessMachines:
             case VmNotice():
                 vm.metadata.set_preempted(preempted=True)
                 vm.processes.say("notice")
+            case VmMaintenance():
+                vm.metadata.set_maintenance(event.event, event.upcoming)
             case VmStop():
                 await self._remove(vm)
             case VmKill():

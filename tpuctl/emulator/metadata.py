@@ -22,6 +22,8 @@ PORTS = (80, 8780)  # the first that this user may bind on the machine's address
 ROOT = "/computeMetadata/v1"
 FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 VERBATIM = ("attributes", "guestAttributes")  # below these, keys are the user's own and are never respelled
+UPCOMING = "instance/upcoming-maintenance"
+NOTHING_COMING = "no notifications have been received yet, try again later"
 MAX_VALUE_BYTES = 262_144
 PROJECT_NUMBER = 100_000_000_001  # of every project here, also in the tpu-env that the state machine writes
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
@@ -36,6 +38,8 @@ class MetadataServer:
         self._vm = vm
         self._report = report
         self._preempted = False
+        self._maintenance = "NONE"
+        self._upcoming: Mapping[str, str] | None = None
         self._guest: dict[str, dict[str, str]] = {}
         self._changed = asyncio.Event()
         self._answering = asyncio.Event()
@@ -90,6 +94,10 @@ class MetadataServer:
         self._preempted = preempted
         self._wake()
 
+    def set_maintenance(self, event: str, upcoming: Mapping[str, str] | None) -> None:
+        self._maintenance, self._upcoming = event, upcoming
+        self._wake()
+
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
@@ -118,8 +126,9 @@ class MetadataServer:
         found = lookup(self.tree(), path)
         if found is None:
             return refusal(404, f"The requested URL {request.path} was not found on this server.")
-        recursive = query.get("recursive", "").lower() in ("true", "1")
-        if isinstance(found, dict) and path and not path.endswith("/"):
+        whole = path.strip("/") == UPCOMING  # a document of its own, not a directory
+        recursive = whole or query.get("recursive", "").lower() in ("true", "1")
+        if isinstance(found, dict) and path and not path.endswith("/") and not whole:
             headers = {**FLAVOR, "Location": str(request.rel_url.with_path(request.path + "/").with_query(query))}
             return web.Response(status=301, headers=headers)
         if query.get("wait_for_change", "").lower() in ("true", "1"):
@@ -181,12 +190,13 @@ class MetadataServer:
                 "guest-attributes": self._guest,
                 "hostname": f"{vm.name}.{vm.zone}.c.{vm.project}.internal",
                 "id": vm.numeric_id,
-                "maintenance-event": "NONE",
+                "maintenance-event": self._maintenance,
                 "name": vm.name,
                 "network-interfaces": {"0": {"ip": vm.address}},
                 "preempted": "TRUE" if self._preempted else "FALSE",
                 "scheduling": {"preemptible": "TRUE" if vm.preemptible else "FALSE"},
                 "service-accounts": {"default": account, email: account},
+                "upcoming-maintenance": dict(self._upcoming) if self._upcoming else {"error": NOTHING_COMING},
                 "zone": f"projects/{PROJECT_NUMBER}/zones/{vm.zone}",
             },
             "project": {"attributes": {}, "numeric-project-id": PROJECT_NUMBER, "project-id": vm.project},

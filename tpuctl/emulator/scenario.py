@@ -2,125 +2,62 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from difflib import get_close_matches
+from typing import Annotated, Literal, TypeVar
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from tpuctl.base.errors import UserError
-from tpuctl.base.units import parse_duration
-from tpuctl.emulator.accelerators import ACCELERATORS, GENERATIONS, ZONES
+from tpuctl.emulator.accelerators import ZONES
+from tpuctl.emulator.scenario_capacity import AnyCapacity, CapacityRule, CapacityStep, ReadFile, Stockout, TraceRule
+from tpuctl.emulator.scenario_limits import NotOffered, QuotaRule, Reservation
+from tpuctl.emulator.scenario_parts import Latency, Part, Seconds, Span
+from tpuctl.emulator.scenario_troubles import (
+    FaultRule,
+    MaintenancePlan,
+    MaintenanceRule,
+    NodeStatePlan,
+    NodeStateRule,
+    Override,
+    PreemptionRate,
+    PreemptionRule,
+    Stall,
+    Unreachable,
+)
 
-
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
-
-
-class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+__all__ = [
+    "CapacityRule", "CapacityStep", "FaultRule", "Latencies", "MaintenancePlan", "MaintenanceRule", "NodeStatePlan",
+    "NodeStateRule", "NotOffered", "Override", "PreemptionRate", "PreemptionRule", "QuotaRule", "Reservation",
+    "Settings", "Span", "Stall", "Stockout", "TraceRule", "Unreachable", "parse_part", "parse_scenario",
+]  # fmt: skip
 
 P = TypeVar("P", bound=Part)
 
 
 class Latencies(Part):
-    """How long each state lasts. The defaults suit people who wait in front of a terminal."""
+    """How long each state lasts: a duration, or a range from which it is drawn each time.
 
-    accepted: Seconds = 0.2  # CREATING
-    waiting: Seconds = 0.5  # ACCEPTED and WAITING_FOR_RESOURCES, when there is room
-    provisioning: Seconds = 1.0
-    boot: Seconds = 0.5  # only where machines boot by themselves (`--machines none`)
-    suspending: Seconds = 0.5
-    deleting: Seconds = 1.0
-    instance: Seconds = 0.5  # a Compute instance or disk is made
-    instance_deleting: Seconds = 0.5
+    The defaults suit people who wait in front of a terminal.
+    """
 
-
-class CapacityStep(Part):
-    at: Seconds = 0.0  # since the emulator started
-    chips: int | None = Field(default=None, ge=0)  # None: without limit
-
-
-class CapacityRule(Part):
-    """Chips that the zone has for a type. `type` is an accelerator type, a generation (v4, v5e) or `*`."""
-
-    zone: str
-    type: str = "*"
-    chips: int | None = Field(default=None, ge=0)
-    over_time: tuple[CapacityStep, ...] = ()
-
-    @property
-    def steps(self) -> tuple[CapacityStep, ...]:
-        first = () if self.over_time and self.over_time[0].at == 0 else (CapacityStep(chips=self.chips),)
-        return first + self.over_time
-
-    @model_validator(mode="after")
-    def _known(self) -> CapacityRule:
-        if self.type != "*" and self.type not in ACCELERATORS and self.type not in {g.key for g in GENERATIONS}:
-            raise ValueError(f"type {self.type!r} is no accelerator type, no generation and not '*'")
-        times = [step.at for step in self.over_time]
-        if times != sorted(times):
-            raise ValueError("over_time must be in order of `at`")
-        return self
+    call: Latency = 0.0  # each answer of the services
+    accepted: Latency = 0.2  # CREATING
+    waiting: Latency = 0.5  # ACCEPTED and WAITING_FOR_RESOURCES, when there is room
+    provisioning: Latency = 1.0
+    boot: Latency = 0.5  # only where machines boot by themselves (`--machines none`)
+    suspending: Latency = 0.5
+    deleting: Latency = 1.0
+    instance: Latency = 0.5  # a Compute instance or disk is made
+    instance_deleting: Latency = 0.5
 
 
-class QuotaRule(Part):
-    """Chips of a generation that the project may hold in a zone."""
-
-    zone: str
-    generation: str
-    tier: Literal["spot", "on-demand"] = "spot"
-    chips: int = Field(ge=0)
+def _reclaim(value: object) -> object:
+    return {True: "newest", False: "none"}.get(value, value) if isinstance(value, bool) else value
 
 
-class PreemptionRule(Part):
-    """`node` is a pattern for whole node ids. At a time since the start, or so long after it was READY."""
-
-    node: str
-    at: Seconds | None = None
-    after_ready: Seconds | None = None
-    notice: Seconds | None = None
-    times: int = Field(default=1, ge=1)
-
-    @model_validator(mode="after")
-    def _one_time(self) -> PreemptionRule:
-        if (self.at is None) == (self.after_ready is None):
-            raise ValueError("a preemption needs one of `at` and `after_ready`")
-        return self
-
-
-FaultKind = Literal[
-    "error-before", "error-after", "lost-before", "lost-after", "hang-before", "hang-after", "slow", "partial",
-    "fail-later",
-]  # fmt: skip
-
-
-class FaultRule(Part):
-    """Calls whose method is `method` and whose path holds `path` (a pattern): docs/emulator.md, Faults."""
-
-    kind: FaultKind
-    method: str = "*"
-    path: str = ""
-    skip: int = Field(default=0, ge=0)  # matching calls let through first
-    times: int | None = Field(default=1, ge=1)  # None: always
-    probability: float = Field(default=1.0, ge=0, le=1)
-    seconds: Seconds = 60.0
-    error: str = "unavailable"
-    message: str = ""
-    unreachable: tuple[str, ...] = ()
-
-
-class Override(Part):
-    """A resource shows these raw values instead of its own. None leaves the field out of the answer."""
-
-    resource: str  # <zone>/queuedResources/<id> or <zone>/nodes/<id>; the end of its full name
-    fields: dict[str, Any] = {}
-    hidden: bool = False  # not listed and 404
-    seconds: Seconds | None = None  # None: until cleared
+def _rules(value: object) -> object:
+    """One rule may stand without a list."""
+    return (value,) if isinstance(value, dict) else value
 
 
 class Settings(Part):
@@ -128,33 +65,45 @@ class Settings(Part):
     zones: dict[str, tuple[str, ...]] = Field(default_factory=lambda: dict(ZONES))
     latencies: Latencies = Latencies()
     notice: Seconds = 5.0
-    capacity: tuple[CapacityRule, ...] = ()
-    reclaim: bool = True  # when capacity falls below what is in use, the youngest slices are preempted
+    capacity: Annotated[tuple[AnyCapacity, ...], BeforeValidator(_rules)] = ()
+    stockouts: tuple[Stockout, ...] = ()
+    # Who goes when capacity falls below what is in use. True: newest; False: none.
+    reclaim: Annotated[Literal["newest", "oldest", "seeded", "none"], BeforeValidator(_reclaim)] = "newest"
     quotas: tuple[QuotaRule, ...] = ()
-    default_quota: int | None = None  # chips for what no rule names; None: without limit
+    default_quota: int | None = None  # chips in a zone for what no rule names; None: without limit
     quota_counts_waiting: bool = True
+    quota_refusal: Literal["at-call", "later"] = "at-call"  # later: the request is stored, and then FAILS
+    reservations: tuple[Reservation, ...] = ()
+    not_offered: tuple[NotOffered, ...] = ()
     preemptions: tuple[PreemptionRule, ...] = ()
+    preemption_rates: tuple[PreemptionRate, ...] = ()
     spot_lifetime: Seconds | None = None  # mean of an exponential draw for each spot slice; None: no chance at work
     preempted_node: Literal["PREEMPTED", "TERMINATED", "gone"] = "PREEMPTED"
+    maintenance: tuple[MaintenanceRule, ...] = ()
+    node_states: tuple[NodeStateRule, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    unreachable: tuple[Unreachable, ...] = ()
     faults: tuple[FaultRule, ...] = ()
     overrides: tuple[Override, ...] = ()
     denied_zones: tuple[str, ...] = ()
     denied_permissions: tuple[str, ...] = ()
     disabled_apis: tuple[Literal["tpu", "compute", "secretmanager"], ...] = ()
-    creates_per_minute: int | None = Field(default=None, ge=1)
+    creates_per_minute: int | None = Field(default=None, ge=1)  # of each project
     page_size: int = Field(default=100, ge=1)
     boot_by_themselves: bool = True  # the service sets it False where machines report
 
-
-def read_scenario(path: Path) -> Settings:
-    """Raises UserError naming the file and the place in it."""
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"scenario {path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"scenario {path}: not YAML: {error}") from error
-    return parse_scenario(document, str(path))
+    @field_validator("capacity", "stockouts", "quotas", "preemptions", "preemption_rates", "maintenance", "node_states",
+                     "stalls", "unreachable")  # fmt: skip
+    @classmethod
+    def _in_a_zone_that_is_there(cls, rules: tuple[Part, ...], info: ValidationInfo) -> tuple[Part, ...]:
+        zones = info.data.get("zones", {})
+        for index, rule in enumerate(rules):
+            for zone in rule.zones if isinstance(rule, TraceRule) else (getattr(rule, "zone", "*"),):
+                if zones and zone not in ("*", *zones):
+                    near = get_close_matches(zone, sorted(zones), n=1)
+                    hint = f"did you mean {near[0]!r}?" if near else "add it to `zones`"
+                    raise ValueError(f"rule {index}: there is no zone {zone!r}; {hint}")
+        return rules
 
 
 def parse_scenario(document: object, source: str = "scenario") -> Settings:
@@ -166,8 +115,32 @@ def parse_part(kind: type[P], document: object, source: str) -> P:
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        lines = [
-            f"  {'.'.join(str(step) for step in mistake['loc']) or 'document'}: {mistake['msg']}"
-            for mistake in error.errors()
-        ]
+        lines = [f"  {path}: {text}" for _, path, text in mistakes_of(error)]
         raise UserError("\n".join([f"{source}: {len(lines)} mistake(s)", *lines])) from error
+
+
+def read_settings(document: object, read: ReadFile) -> Settings:
+    """`read`: the text of a file that the scenario names. Raises pydantic's ValidationError: see `mistakes_of`."""
+    return Settings.model_validate({} if document is None else document, context={"read": read})
+
+
+def mistakes_of(error: ValidationError) -> list[tuple[tuple[str | int, ...], str, str]]:
+    """(steps into the document, the same as words, what is wrong) of each mistake."""
+    found = []
+    for mistake in error.errors(include_url=False, include_context=False):
+        steps = tuple(step for step in mistake["loc"] if not (isinstance(step, str) and step.startswith("<")))
+        text = mistake["msg"].removeprefix("Value error, ")
+        if mistake["type"] == "extra_forbidden":
+            text = _unknown(str(steps[-1]))
+        found.append((steps, ".".join(str(step) for step in steps) or "document", text))
+    return found
+
+
+def _unknown(key: str) -> str:
+    known = {name for part in _parts(Part) for name in part.model_fields}
+    near = get_close_matches(key, sorted(known), n=1)
+    return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "; see docs/emulator.md, Scenarios")
+
+
+def _parts(kind: type[Part]) -> list[type[Part]]:
+    return [kind, *(found for sub in kind.__subclasses__() for found in _parts(sub))]

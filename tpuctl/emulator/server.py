@@ -23,7 +23,8 @@ from tpuctl.emulator.addresses import NetworkLease, lease_network, runtime_direc
 from tpuctl.emulator.cloud import Cloud
 from tpuctl.emulator.control import Control
 from tpuctl.emulator.options import ServerOptions
-from tpuctl.emulator.scenario import Settings, read_scenario
+from tpuctl.emulator.scenario import Settings
+from tpuctl.emulator.scenario_yaml import read_scenario
 from tpuctl.emulator.service import Machines, NoMachines, Service
 from tpuctl.emulator.state_file import ROOT_MARK, EmulatorState, id_of, make_directory, write_state
 

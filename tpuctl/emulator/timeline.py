@@ -16,6 +16,7 @@ class Timeline:
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, Action]] = []
         self._planned = 0
+        self.now: Instant | None = None  # how far time has come; None: nobody said yet
 
     def at(self, when: Instant, action: Action) -> None:
         """`action(when)` will be called once. Nothing is ever cancelled: it must look whether it still applies."""
@@ -29,4 +30,6 @@ class Timeline:
         """Everything due by `now`, each at its own time, with what it plans itself."""
         while self._heap and self._heap[0][0] <= now:
             when, _, action = heapq.heappop(self._heap)
+            self.now = when if self.now is None else max(self.now, when)
             action(when)
+        self.now = now if self.now is None else max(self.now, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tpuctl.emulator.events import VmDescription, VmStart, VmStop
+from tpuctl.emulator.tpu_disks import attach
 from tpuctl.emulator.tpu_records import NodeRecord
 from tpuctl.emulator.world import World
 
@@ -18,6 +19,8 @@ def furnish(world: World, node: NodeRecord) -> None:
 
 def start_machines(world: World, node: NodeRecord, slices: tuple[NodeRecord, ...]) -> None:
     """`slices`: all nodes of the same queued resource, in their order."""
+    records = attach(world, node.name, node.disks)
+    devices = {f"persistent-disk-{number}": record.bytes_name for number, record in enumerate(records, 1)}
     for worker, (name, address) in enumerate(zip(node.vms, node.addresses, strict=True)):
         vm = VmDescription(
             name=name,
@@ -28,6 +31,8 @@ def start_machines(world: World, node: NodeRecord, slices: tuple[NodeRecord, ...
             attributes=_attributes(node, worker, slices),
             chips=node.accelerator.chips_per_host,
             preemptible=node.spot,
+            disks=tuple(devices),
+            disk_of_device=devices,
         )
         world.events.append(VmStart(vm))
     node.running = True

@@ -8,6 +8,8 @@ from enum import Enum
 
 from tpuctl.base.units import Instant
 from tpuctl.emulator.accelerators import Accelerator
+from tpuctl.emulator.tpu_disks import DataDisk
+from tpuctl.emulator.tpu_tiers import ON_DEMAND_TIER, Tier
 from tpuctl.emulator.wire import Json
 
 
@@ -54,11 +56,21 @@ class Asked:
     accelerator: Accelerator
     node_ids: tuple[str, ...]
     template: Json  # the node, without output-only fields
-    tier: str  # "spot" | "on-demand"
+    tier: Tier
     policy: Json  # queueingPolicy as sent
     valid_until: Instant | None
     valid_after: Instant | None
     extra: Json  # tier and reservation fields, sent back as they came
+    disks: tuple[DataDisk, ...] = ()
+    version: str = "v2"  # of the call
+
+    @property
+    def chips(self) -> int:
+        return self.accelerator.chips * len(self.node_ids)
+
+    @property
+    def hosts(self) -> int:
+        return self.accelerator.hosts * len(self.node_ids)
 
 
 @dataclass(slots=True)
@@ -73,13 +85,26 @@ class NodeRecord:
     state: str = "CREATING"
     queued: str = ""  # full name of its queued resource
     multislice: tuple[int, int] | None = None  # (index, slices)
-    spot: bool = False
+    tier: Tier = ON_DEMAND_TIER
+    disks: tuple[DataDisk, ...] = ()
+    version: str = "v2"  # of the call that made it
     vms: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     booted: set[str] = field(default_factory=set)
     guest: dict[tuple[int, str, str], str] = field(default_factory=dict)
     leaving: bool = False  # a preemption is under way
     running: bool = False  # its machines were started and not yet stopped
+    health: str = ""  # "": HEALTHY when READY, else none; "none": never shown
+    upcoming: Json | None = None  # upcomingMaintenance
+
+    @property
+    def spot(self) -> bool:
+        return self.tier.preemptible
+
+    @property
+    def holder(self) -> str:
+        """Under which name its chips are held: its queued resource's, or its own."""
+        return self.queued or self.name
 
     @property
     def node_id(self) -> str:
@@ -95,7 +120,7 @@ class NodeRecord:
         document: Json = {
             **self.template,
             "name": self.name,
-            "state": self.state,
+            "state": int(self.state) if self.state.isdecimal() else self.state.removeprefix("raw:"),
             "acceleratorType": self.accelerator.name,
             "acceleratorConfig": {
                 "type": self.accelerator.generation.wire_type,
@@ -111,15 +136,23 @@ class NodeRecord:
             ],
             "id": str(self.number),
             "createTime": self.created.iso(),
-            "apiVersion": "V2",
-            "schedulingConfig": {"spot": True, "preemptible": True} if self.spot else {},
+            "apiVersion": "V2_ALPHA1" if self.version == "v2alpha1" else "V2",
+            "schedulingConfig": self._scheduling(),
         }
         if self.queued:
             document["queuedResource"] = self.queued
             document["multisliceNode"] = self.multislice is not None
-        if self.state == "READY":
-            document["health"] = "HEALTHY"
+        health = self.health or ("HEALTHY" if self.state == "READY" else "none")
+        if health != "none":
+            document["health"] = health
+        if self.upcoming is not None:
+            document["upcomingMaintenance"] = dict(self.upcoming)
         return document
+
+    def _scheduling(self) -> Json:
+        if self.spot:
+            return {"spot": True, "preemptible": True}
+        return {"reserved": True} if self.tier.name == "reserved" else {}
 
 
 def _external(address: str) -> str:
@@ -154,7 +187,7 @@ class QueuedRecord:
 
     @property
     def chips(self) -> int:
-        return self.asked.accelerator.chips * len(self.asked.node_ids)
+        return self.asked.chips
 
     def document(self) -> Json:
         state: Json = {"state": self.state.value}

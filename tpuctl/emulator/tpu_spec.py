@@ -7,7 +7,10 @@ import re
 from tpuctl.base.units import Instant
 from tpuctl.emulator.accelerators import ACCELERATORS, Accelerator, by_topology
 from tpuctl.emulator.scenario import Settings
+from tpuctl.emulator.tpu_disks import read_disks
 from tpuctl.emulator.tpu_records import Asked
+from tpuctl.emulator.tpu_tiers import QUEUED_TIERS, tier_of
+from tpuctl.emulator.tpu_versions import check_fields
 from tpuctl.emulator.wire import Json, ServiceError
 from tpuctl.emulator.world import World
 
@@ -21,7 +24,6 @@ _OUTPUT_ONLY = frozenset({
     "name", "state", "health", "healthDescription", "networkEndpoints", "id", "createTime", "apiVersion", "symptoms",
     "queuedResource", "multisliceNode", "upcomingMaintenance", "ipAddress", "port", "protectionTier",
 })  # fmt: skip
-_TIERS = ("spot", "guaranteed", "bestEffort")
 
 
 def bad_request(world: World, text: str) -> ServiceError:
@@ -42,8 +44,9 @@ def check_id(world: World, what: str, text: str) -> None:
         )
 
 
-def read_queued(world: World, parent: str, qr_id: str, body: Json, now: Instant) -> Asked:
+def read_queued(world: World, version: str, parent: str, qr_id: str, body: Json, now: Instant) -> Asked:
     """Raises ServiceError."""
+    check_fields(version, "queuedResources", body)
     check_id(world, "queued resource id", qr_id)
     specs = (body.get("tpu") or {}).get("nodeSpec") or []
     if len(specs) != 1:
@@ -54,27 +57,45 @@ def read_queued(world: World, parent: str, qr_id: str, body: Json, now: Instant)
             world,
             f'the node spec\'s parent "{spec["parent"]}" is not in the location of the queued resource "{parent}".',
         )
-    tiers = [tier for tier in _TIERS if tier in body]
-    if len(tiers) > 1:
-        raise ServiceError(
-            "INVALID_ARGUMENT",
-            f"Invalid value at 'queued_resource' (oneof), oneof field 'tier' is already set. Cannot set '{tiers[1]}'",
-        )
-    template, accelerator = read_node(world, _tail(parent), spec.get("node") or {})
-    scheduling = template.get("schedulingConfig") or {}
-    spot = "spot" in body or bool(scheduling.get("spot") or scheduling.get("preemptible"))
+    zone = _tail(parent)
+    template, accelerator = read_template(world, zone, spec.get("node") or {})
     until, after = _window(world, body.get("queueingPolicy") or {}, now)
+    node_ids = _node_ids(world, qr_id, spec)
     return Asked(
         accelerator=accelerator,
-        node_ids=_node_ids(world, qr_id, spec),
+        node_ids=node_ids,
         template=template,
-        tier="spot" if spot else "on-demand",
+        tier=tier_of(world, zone, accelerator, body, template),
         policy=dict(body.get("queueingPolicy") or {}),
         valid_until=until,
         valid_after=after,
         extra={
-            key: body[key] for key in (*_TIERS, "reservationName", "provisioningModel", "runDuration") if key in body
+            key: body[key]
+            for key in (*QUEUED_TIERS, "reservationName", "provisioningModel", "runDuration")
+            if key in body
         },
+        disks=read_disks(world, zone, template.get("dataDisks") or [], accelerator.hosts * len(node_ids)),
+        version=version,
+    )
+
+
+def read_node(world: World, version: str, parent: str, node_id: str, body: Json) -> Asked:
+    """What nodes.create asks for. Raises ServiceError."""
+    check_fields(version, "nodes", body)
+    check_id(world, "node id", node_id)
+    zone = _tail(parent)
+    template, accelerator = read_template(world, zone, body)
+    return Asked(
+        accelerator=accelerator,
+        node_ids=(node_id,),
+        template=template,
+        tier=tier_of(world, zone, accelerator, {}, template),
+        policy={},
+        valid_until=None,
+        valid_after=None,
+        extra={},
+        disks=read_disks(world, zone, template.get("dataDisks") or [], accelerator.hosts),
+        version=version,
     )
 
 
@@ -100,7 +121,7 @@ def _node_ids(world: World, qr_id: str, spec: Json) -> tuple[str, ...]:
     return ids
 
 
-def read_node(world: World, zone: str, body: Json) -> tuple[Json, Accelerator]:
+def read_template(world: World, zone: str, body: Json) -> tuple[Json, Accelerator]:
     """The node without output-only fields, and its accelerator. Raises ServiceError."""
     template = {key: value for key, value in body.items() if key not in _OUTPUT_ONLY}
     accelerator = _accelerator(world, zone, template)
@@ -110,13 +131,18 @@ def read_node(world: World, zone: str, body: Json) -> tuple[Json, Accelerator]:
         raise bad_request(
             world, f'The requested runtime version "{template["runtimeVersion"]}" was not found in zone "{zone}".'
         )
-    _check_labels(world, template.get("labels") or {})
-    _check_metadata(world, template.get("metadata") or {})
+    check_changeable(world, template)
     if template.get("networkConfig") and template.get("networkConfigs"):
         raise bad_request(world, "only one of network_config and network_configs may be set.")
-    if len(template.get("description", "")) > 512:
-        raise bad_request(world, "the description may have at most 512 characters.")
     return template, accelerator
+
+
+def check_changeable(world: World, node: Json) -> None:
+    """The fields that an update may change too. Raises ServiceError."""
+    _check_labels(world, node.get("labels") or {})
+    _check_metadata(world, node.get("metadata") or {})
+    if len(node.get("description", "")) > 512:
+        raise bad_request(world, "the description may have at most 512 characters.")
 
 
 def runtimes_of(settings: Settings, zone: str) -> tuple[str, ...]:
@@ -172,6 +198,13 @@ def _check_metadata(world: World, metadata: Json) -> None:
 
 def _window(world: World, policy: Json, now: Instant) -> tuple[Instant | None, Instant | None]:
     """(valid until, valid after) of a queueing policy."""
+    if len(policy) > 1:
+        first, second = list(policy)[:2]
+        raise ServiceError(
+            "INVALID_ARGUMENT",
+            f"Invalid value at 'queued_resource.queueing_policy' (oneof), oneof field 'start_timing_constraints' is "
+            f"already set by '{first}'. Cannot set '{second}'",
+        )
     try:
         if "validUntilDuration" in policy:
             return now.plus(_proto_duration(policy["validUntilDuration"])), None
@@ -186,6 +219,8 @@ def _window(world: World, policy: Json, now: Instant) -> tuple[Instant | None, I
         after = Instant.parse(interval["startTime"]) if "startTime" in interval else None
     except ValueError as error:
         raise bad_request(world, f"invalid queueing policy: {error}.") from error
+    if until is not None and after is not None and until <= after:
+        raise bad_request(world, "the valid interval must end after it starts.")
     return until, after
 
 

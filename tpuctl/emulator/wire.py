@@ -150,6 +150,8 @@ _ENUMS: dict[str, dict[str, int]] = {
     "health": {
         "HEALTH_UNSPECIFIED": 0, "HEALTHY": 1, "TIMEOUT": 3, "UNHEALTHY_TENSORFLOW": 4, "UNHEALTHY_MAINTENANCE": 5,
     },
+    "maintenanceType": {"UNKNOWN_TYPE": 0, "SCHEDULED": 1, "UNSCHEDULED": 2},
+    "maintenanceStatus": {"UNKNOWN": 0, "PENDING": 1, "ONGOING": 2},
     "apiVersion": {"API_VERSION_UNSPECIFIED": 0, "V1_ALPHA1": 1, "V1": 2, "V2_ALPHA1": 3, "V2": 4},
     "type": {"TYPE_UNSPECIFIED": 0, "V2": 2, "V3": 4, "V4": 7, "V5LITE_POD": 9, "V5P": 10, "V6E": 11},
 }  # fmt: skip
@@ -172,6 +174,8 @@ def numbered_enums(document: Any) -> Any:
 def _enum_table(key: str, within: Json) -> dict[str, int] | None:
     if key == "state":
         return _ENUMS["Node"] if "acceleratorType" in within else _ENUMS["QueuedResourceState"]
+    if key == "type" and "windowStartTime" in within:
+        return _ENUMS["maintenanceType"]
     if key == "type" and "topology" not in within:
         return None
     if key == "apiVersion" and "acceleratorType" not in within:

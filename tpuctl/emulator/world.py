@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from tpuctl.base.units import Instant
 from tpuctl.emulator.addresses import IN_PROCESS_NETWORK, Addresses, Network
+from tpuctl.emulator.compute_records import DiskRecord
 from tpuctl.emulator.events import VmEvent
-from tpuctl.emulator.scenario import Override, Settings
+from tpuctl.emulator.scenario import Override, Settings, Span, Unreachable
 from tpuctl.emulator.timeline import Timeline
 from tpuctl.emulator.wire import Json
 
@@ -57,10 +58,14 @@ class World:
     history: deque[Transition] = field(default_factory=lambda: deque(maxlen=KEPT))
     overrides: list[Shown] = field(default_factory=list)
     vm_names: set[str] = field(default_factory=set)
+    disks: dict[tuple[str, str, str], DiskRecord] = field(default_factory=dict)  # by project, zone, name
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.addresses = Addresses(self.network)
+        self.unreachable: list[Unreachable] = list(self.settings.unreachable)
+        # A dice cup of its own: a latency that becomes a range changes nothing else of a seeded history.
+        self._delays = random.Random(f"latencies {self.seed}")
         self._numbers = self.chance.getrandbits(40)
 
     def number(self) -> int:
@@ -79,6 +84,19 @@ class World:
             name += "-x"
         self.vm_names.add(name)
         return name
+
+    def drawn(self, latency: float | Span) -> float:
+        """The seconds that it takes this time."""
+        return self._delays.uniform(latency.low, latency.high) if isinstance(latency, Span) else latency
+
+    def age(self, now: Instant) -> float:
+        """Seconds since the emulator started."""
+        return 0.0 if self.started is None else now.since(self.started)
+
+    def out_of_sight(self, now: Instant) -> tuple[str, ...]:
+        """Zones that lists cannot read now."""
+        age_s = self.age(now)
+        return tuple(sorted({rule.zone for rule in self.unreachable if rule.holds(age_s)}))
 
     def note(self, at: Instant, resource: str, state: str, why: str, labels: Mapping[str, str]) -> None:
         self.history.append(Transition(at, resource, state, why, dict(labels)))

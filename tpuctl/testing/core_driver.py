@@ -44,6 +44,18 @@ class Driver:
         url = f"/v2/projects/lab/locations/{zone}/queuedResources?queuedResourceId={name}&requestId={request_id}"
         return self.call("POST", url, body)
 
+    def create_node(
+        self, name: str, kind: str = "v4-8", *, zone: str = ZONE, **fields: Any
+    ) -> tuple[int, dict[str, Any]]:
+        body = {"acceleratorType": kind, "runtimeVersion": "tpu-ubuntu2204-base"} | fields
+        return self.call("POST", f"/v2/projects/lab/locations/{zone}/nodes?nodeId={name}", body)
+
+    def operation(self, name: str) -> dict[str, Any]:
+        """As it is now; `name` is what the call that began it answered."""
+        status, document = self.call("GET", f"/v2/{name}")
+        assert status == 200, document
+        return document
+
     def qr_state(self, name: str) -> str:
         status, document = self.call("GET", f"{PARENT}/queuedResources/{name}")
         return str(document["state"]["state"]) if status == 200 else f"HTTP {status}"
