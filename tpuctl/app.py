@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, t
     from tpuctl.base.ids import Zone
     from tpuctl.client import AgentClient
     from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
+    from tpuctl.cron.local import LocalCron
     from tpuctl.fleet.metadata import HostWorld
     from tpuctl.fleet.model import RayView
     from tpuctl.fleet.pass_ import OnePass
@@ -33,6 +34,8 @@ if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, t
 
 Say = Callable[[str], None]
 _warned: set[str] = set()
+# Cron gives a command next to no environment.
+NEEDED_BY_CRON = ("TPUCTL_EMULATOR", "GOOGLE_APPLICATION_CREDENTIALS", "HTTPS_PROXY", "https_proxy")
 PROBE_S = 3.0  # how long the head at its known address may take to say that it lives
 
 
@@ -213,6 +216,30 @@ def build_head(here: Basis, spec: ClusterSpec, say: Say = lambda _: None) -> Hea
     )
     return HeadHome(
         compute, secrets, want, applier, ClusterFolder(here.settings.home, spec.cluster, warn), here.clock, say
+    )
+
+
+def local_cron(here: Basis, file: Path) -> LocalCron:
+    """For `cron … --here`. All paths are absolute; what of this environment a pass needs goes with the command."""
+    import shutil
+
+    from tpuctl.cron.crontab import Crontab
+    from tpuctl.cron.local import LocalCron
+    from tpuctl.cron.systemd import UserTimer, user_directory
+    from tpuctl.cron.tick import TickFiles
+    from tpuctl.spec.yaml import load_cluster
+
+    cluster, home = load_cluster(file).cluster, here.settings.home
+    files = TickFiles(home / "cron" / f"{cluster}.log")
+    python = (sys.executable, "-P", "-m", "tpuctl")
+    taken = [f"{name}={os.environ[name]}" for name in NEEDED_BY_CRON if os.environ.get(name)]
+    command = (
+        *((shutil.which("env") or "/usr/bin/env", *taken) if taken else ()),
+        *python, "cron", "run", "--log", str(files.log), "--",
+        *python, "reconcile", "--file", str(file.absolute()), "--state-dir", str(home),
+    )  # fmt: skip
+    return LocalCron(
+        cluster, command, files, Crontab(home / "cron" / "crontab.lock"), UserTimer(cluster, user_directory(os.environ))
     )
 
 

@@ -179,6 +179,22 @@ class AgentClient:
         """`{subject, lines}` for a run, slice or queued resource."""
         return self._json("GET", f"/v1/why/{quote(subject, safe='')}")
 
+    def keep(self) -> Document:
+        """A sign of life: `{seen_user_at, ttl_s, until}`."""
+        return self._json("POST", "/v1/keep", {})
+
+    def cron(self) -> Document:
+        """The head's own crontab: `{installed, every_min, command, problem, log, last: {at, exit} | null}`."""
+        return self._json("GET", "/v1/cron")
+
+    def install_cron(self, every_min: int) -> Document:
+        """The same, and `changed`."""
+        return self._json("PUT", "/v1/cron", {"every_min": every_min})
+
+    def remove_cron(self) -> Document:
+        """The same, and `changed`."""
+        return self._json("DELETE", "/v1/cron")
+
     def events(self, since: int = 0) -> Document:
         """`{events: [{id, at, kind, subject, text}]}` with ids above `since`."""
         return self._json("GET", f"/v1/events?{urlencode({'since': since})}")

@@ -13,6 +13,7 @@ from tpuctl.agent.home import API_VERSION, Home
 from tpuctl.agent.intake import begin_down, has_spec, put_spec, what_remains
 from tpuctl.agent.passes import PLAN_LIMIT_S, Passes
 from tpuctl.agent.picture import events_since, read_picture
+from tpuctl.agent.sign_of_life import keep
 
 MAX_WAIT_S = 3600.0
 MAX_EVENTS = 10_000
@@ -29,6 +30,7 @@ def routes(home: Home, passes: Passes) -> list[web.RouteDef]:
         web.get("/v1/plan", calls.plan),
         web.post("/v1/down", calls.begin_down),
         web.get("/v1/down", calls.remaining),
+        web.post("/v1/keep", calls.keep),
         web.get("/v1/events", calls.events),
     ]
 
@@ -108,6 +110,12 @@ class FleetCalls:
 
     async def remaining(self, _: web.Request) -> web.StreamResponse:
         return web.json_response(await self._home.records.do(what_remains))
+
+    async def keep(self, _: web.Request) -> web.StreamResponse:
+        home = self._home
+        answer = await home.records.do(lambda store: keep(store, home.clock.now()))
+        self._passes.ask("a sign of life")
+        return web.json_response(answer)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         since = whole_number(request, "since", 0)

@@ -10,21 +10,23 @@ import ipaddress
 
 from aiohttp import web
 
-from tpuctl.agent import api_bundles, api_fleet, api_hosts, api_runs
+from tpuctl.agent import api_bundles, api_cron, api_fleet, api_hosts, api_runs
 from tpuctl.agent.answers import MAX_BODY_BYTES, errors_as_json
 from tpuctl.agent.auth import guard
+from tpuctl.agent.cron import HeadCron
 from tpuctl.agent.home import Home
 from tpuctl.agent.passes import Passes
 from tpuctl.base.errors import UserError
 
 
-def build_service(home: Home, passes: Passes, secret: str) -> web.Application:
+def build_service(home: Home, passes: Passes, secret: str, cron: HeadCron | None = None) -> web.Application:
     # Errors are outermost: what the guard refuses is answered in the same form.
     app = web.Application(middlewares=[errors_as_json, guard(secret)], client_max_size=MAX_BODY_BYTES)
     app.add_routes(api_fleet.routes(home, passes))
     app.add_routes(api_runs.routes(home))
     app.add_routes(api_bundles.routes(home))
     app.add_routes(api_hosts.routes(home))
+    app.add_routes(api_cron.routes(home, cron))
     return app
 
 
