@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -195,9 +195,15 @@ class AgentClient:
         """The same, and `changed`."""
         return self._json("DELETE", "/v1/cron")
 
-    def events(self, since: int = 0) -> Document:
-        """`{events: [{id, at, kind, subject, text}]}` with ids above `since`."""
-        return self._json("GET", f"/v1/events?{urlencode({'since': since})}")
+    def events(
+        self, since: int = 0, *, start: str = "", kinds: Sequence[str] = (), subject: str = "", limit: int = 0
+    ) -> Document:
+        """One page of `{events: [{id, at, kind, subject, text}]}`, oldest first: ids above `since`, from the time
+        `start` (RFC 3339) on, of these kinds, about this run, slice, pool or queued resource."""
+        query: list[tuple[str, str]] = [("since", str(since)), *(("kind", kind) for kind in kinds)]
+        query += [(name, text) for name, text in (("from", start), ("subject", subject)) if text]
+        query += [("limit", str(limit))] if limit else []
+        return self._json("GET", f"/v1/events?{urlencode(query)}")
 
     def _json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None

@@ -20,7 +20,7 @@ from tpuctl.cron.table import block_in
 from tpuctl.cron.tick import TickFiles, tick
 from tpuctl.testing.clock import FakeClock
 
-SYSTEMD_ANALYZE = shutil.which("systemd-analyze")
+SYSTEMD_ANALYZE = shutil.which("systemd-analyze") or ""
 FOREIGN = "MAILTO=ada\n# >>> tpuctl other: x\n* * * * * true\n# <<< tpuctl other\n\t0 3 * * * büro % \\\n".encode()
 SPEC = """\
 version: 1
@@ -158,7 +158,7 @@ def test_units_of_others_are_left_alone(machine: Machine, spec: Path) -> None:
     assert [path.name for path in units.iterdir()] == ["tpuctl-lab.service"]
 
 
-if SYSTEMD_ANALYZE is not None:  # nothing else can say what systemd thinks of a unit
+if SYSTEMD_ANALYZE:  # nothing else can say what systemd thinks of a unit
 
     def test_systemd_itself_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
         command = ("/usr/bin/env", "A=50% $HOME", "a \"b\" 'c'", "back\\slash", "ümlaut")
