@@ -16,7 +16,7 @@ from tpuctl.testing.clock import START, FakeClock
 def store(tmp_path: Path) -> Store:
     made = Store.open(tmp_path / "store.sqlite3", clock=FakeClock(), create=True)
     rows = (
-        ("requested", "lab-v4-0-t6m8gb-1"), ("ready", "lab-v4-0-t6m8gb-1"), ("submitted", "v4-0"), 
+        ("requested", "lab-v4-0-t6m8gb-1"), ("ready", "lab-v4-0-t6m8gb-1"), ("submitted", "v4-0"),
         ("lost", "lab-v4-01-x"),
         ("requested", "lab-v4-1-t6m8gb-1"), ("spec", "lab"), ("requested", "lab-v5-0-t6m8gb-1"),
     )  # fmt: skip

@@ -22,7 +22,9 @@ from tpuctl.agent.home import Bell, Home, Records, Scene
 from tpuctl.agent.passes import Passes
 from tpuctl.agent.places import Identity, Places
 from tpuctl.agent.round import Round
+from tpuctl.agent.senders import send
 from tpuctl.agent.service import build_service, listen
+from tpuctl.agent.telling import Teller
 from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
 from tpuctl.base.errors import BusyError, StaleError, UserError
@@ -109,7 +111,7 @@ async def _serve(parts: Parts, records: Records, end: asyncio.Event) -> None:
     log.info("agent of %s, epoch %s, at %s:%d", *_names(parts))
     try:
         async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(dispatch.loop()), group.create_task(passes.loop())]
+            loops = [group.create_task(each.loop()) for each in (dispatch, passes, Teller(home, send))]
             await end.wait()
             for task in loops:
                 task.cancel()
