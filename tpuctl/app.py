@@ -5,6 +5,7 @@ Heavy imports (Google's clients, Ray) stand inside the builder that needs them, 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, t
     from tpuctl.base.ids import Zone
     from tpuctl.client import AgentClient
     from tpuctl.cloud.model import ComputeApi, Endpoints, SecretApi, TpuApi
+    from tpuctl.cron.local import LocalCron
     from tpuctl.fleet.metadata import HostWorld
     from tpuctl.fleet.model import RayView
     from tpuctl.fleet.pass_ import OnePass
@@ -33,6 +35,9 @@ if TYPE_CHECKING:  # the spec's models cost more than a whole `tpuctl status`, t
 
 Say = Callable[[str], None]
 _warned: set[str] = set()
+_SILENCE = "the head's last pass"  # its text has an age and is never twice the same
+# Cron gives a command next to no environment.
+NEEDED_BY_CRON = ("TPUCTL_EMULATOR", "GOOGLE_APPLICATION_CREDENTIALS", "HTTPS_PROXY", "https_proxy")
 PROBE_S = 3.0  # how long the head at its known address may take to say that it lives
 
 
@@ -67,6 +72,20 @@ def warn(text: str) -> None:
     if text not in _warned:
         _warned.add(text)
         print(f"tpuctl: {text}", file=sys.stderr, flush=True)
+
+
+def heard_pass_age(age_s: float | None) -> None:
+    """The dead-man rule, for every command: one line when the head's last pass is long ago."""
+    from tpuctl.head.silence import silence_of
+
+    if (text := silence_of(age_s)) and _SILENCE not in _warned:
+        _warned.add(_SILENCE)
+        print(f"tpuctl: {text}", file=sys.stderr, flush=True)
+
+
+def silence_is_shown() -> None:
+    """This command shows the age of the last pass itself."""
+    _warned.add(_SILENCE)
 
 
 def endpoints_of(spec: ClusterSpec, settings: Settings) -> Endpoints:
@@ -134,8 +153,9 @@ def known_agent(here: Basis, file: Path, *, timeout_s: float = 15.0) -> AgentCli
     if head is None or not head.address or not token:
         return None
     return AgentClient(
-        agent_address(head.address), token, timeout_s=timeout_s, renew_token=lambda: renewed_token(here, file)
-    )
+        agent_address(head.address), token, timeout_s=timeout_s, heard=heard_pass_age,
+        renew_token=lambda: renewed_token(here, file),
+    )  # fmt: skip
 
 
 def renewed_token(here: Basis, file: Path) -> str:
@@ -158,14 +178,23 @@ def connect(here: Basis, file: Path) -> AgentClient:
             probe.health()
         except (AgentUnreachableError, AgentNotReadyError, AgentRefusedError):
             probe = None  # gone, or another machine has its address now
+            heard_pass_age(_remembered_pass_age(here, file))
     if probe is None:
         from tpuctl.spec.yaml import load_cluster
 
         found = build_head(here, load_cluster(file)).find()
-        return AgentClient(found.address, found.token, renew_token=lambda: renewed_token(here, file))
+        renew = functools.partial(renewed_token, here, file)
+        return AgentClient(found.address, found.token, renew_token=renew, heard=heard_pass_age)
     known = known_agent(here, file)
     assert known is not None  # the probe was made of the same files
     return known
+
+
+def _remembered_pass_age(here: Basis, file: Path) -> float | None:
+    from tpuctl.head.silence import remembered_age
+
+    last = cluster_folder(here, file).last_status()
+    return remembered_age(None if last is None else last.document, here.clock.now())
 
 
 def build_head(here: Basis, spec: ClusterSpec, say: Say = lambda _: None) -> HeadHome:
@@ -216,6 +245,30 @@ def build_head(here: Basis, spec: ClusterSpec, say: Say = lambda _: None) -> Hea
     )
 
 
+def local_cron(here: Basis, file: Path) -> LocalCron:
+    """For `cron … --here`. All paths are absolute; what of this environment a pass needs goes with the command."""
+    import shutil
+
+    from tpuctl.cron.crontab import Crontab
+    from tpuctl.cron.local import LocalCron
+    from tpuctl.cron.systemd import UserTimer, user_directory
+    from tpuctl.cron.tick import TickFiles
+    from tpuctl.spec.yaml import load_cluster
+
+    cluster, home = load_cluster(file).cluster, here.settings.home
+    files = TickFiles(home / "cron" / f"{cluster}.log")
+    python = (sys.executable, "-P", "-m", "tpuctl")
+    taken = [f"{name}={os.environ[name]}" for name in NEEDED_BY_CRON if os.environ.get(name)]
+    command = (
+        *((shutil.which("env") or "/usr/bin/env", *taken) if taken else ()),
+        *python, "cron", "run", "--log", str(files.log), "--",
+        *python, "reconcile", "--file", str(file.absolute()), "--state-dir", str(home),
+    )  # fmt: skip
+    return LocalCron(
+        cluster, command, files, Crontab(home / "cron" / "crontab.lock"), UserTimer(cluster, user_directory(os.environ))
+    )
+
+
 def build_bring_up(here: Basis, file: Path, say: Say, *, beyond_grant: bool | None = None) -> BringUp:
     """For `up`, and for `reconcile` away from the head, which says nothing of `beyond_grant`.
 
@@ -237,7 +290,7 @@ def build_bring_up(here: Basis, file: Path, say: Say, *, beyond_grant: bool | No
     )
     return BringUp(
         home,
-        lambda found: AgentClient(found.address, found.token, renew_token=home.read_token),
+        lambda found: AgentClient(found.address, found.token, renew_token=home.read_token, heard=heard_pass_age),
         text,
         here.clock,
         say,
@@ -255,7 +308,7 @@ def build_take_down(here: Basis, file: Path, say: Say) -> TakeDown:
     tpu = build_tpu(endpoints_of(spec, here.settings), spec.project, here.clock)
     return TakeDown(
         home,
-        lambda address: AgentClient(address, home.read_token(), renew_token=home.read_token),
+        lambda address: AgentClient(address, home.read_token(), renew_token=home.read_token, heard=heard_pass_age),
         Sweeper(tpu, spec.cluster, zones_of(spec), here.chance, here.clock, say),
         here.clock,
         say,

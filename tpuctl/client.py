@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +27,7 @@ from tpuctl.head.errors import (
     AgentUnauthorizedError,
     AgentUnreachableError,
 )
+from tpuctl.head.silence import pass_age
 
 __all__ = [
     "AgentBadRequestError",
@@ -86,14 +87,16 @@ class AgentClient:
         *,
         timeout_s: float = 15.0,
         renew_token: Callable[[], str] | None = None,
+        heard: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`address`: the agent's root, e.g. http://10.128.0.5:7578. `renew_token` reads the secret again."""
+        """`address`: the agent's root, e.g. http://10.128.0.5:7578. `renew_token` reads the secret again. `heard` gets,
+        with each answer that says it, the seconds since the head's last completed pass."""
         parts = urlsplit(address)
         if parts.scheme != "http" or not parts.hostname:
             raise UserError(f"agent's address {address!r}: it should be like http://10.128.0.5:7578")
         self.address = address.rstrip("/")
         self._host, self._port = parts.hostname, parts.port or 80
-        self._token, self._timeout_s, self._renew_token = token, timeout_s, renew_token
+        self._token, self._timeout_s, self._renew_token, self._heard = token, timeout_s, renew_token, heard
 
     def health(self) -> Document:
         return self._json("GET", "/v1/health")
@@ -179,9 +182,31 @@ class AgentClient:
         """`{subject, lines}` for a run, slice or queued resource."""
         return self._json("GET", f"/v1/why/{quote(subject, safe='')}")
 
-    def events(self, since: int = 0) -> Document:
-        """`{events: [{id, at, kind, subject, text}]}` with ids above `since`."""
-        return self._json("GET", f"/v1/events?{urlencode({'since': since})}")
+    def keep(self) -> Document:
+        """A sign of life: `{seen_user_at, ttl_s, until}`."""
+        return self._json("POST", "/v1/keep", {})
+
+    def cron(self) -> Document:
+        """The head's own crontab: `{installed, every_min, command, problem, log, last: {at, exit} | null}`."""
+        return self._json("GET", "/v1/cron")
+
+    def install_cron(self, every_min: int) -> Document:
+        """The same, and `changed`."""
+        return self._json("PUT", "/v1/cron", {"every_min": every_min})
+
+    def remove_cron(self) -> Document:
+        """The same, and `changed`."""
+        return self._json("DELETE", "/v1/cron")
+
+    def events(
+        self, since: int = 0, *, start: str = "", kinds: Sequence[str] = (), subject: str = "", limit: int = 0
+    ) -> Document:
+        """One page of `{events: [{id, at, kind, subject, text}]}`, oldest first: ids above `since`, from the time
+        `start` (RFC 3339) on, of these kinds, about this run, slice, pool or queued resource."""
+        query: list[tuple[str, str]] = [("since", str(since)), *(("kind", kind) for kind in kinds)]
+        query += [(name, text) for name, text in (("from", start), ("subject", subject)) if text]
+        query += [("limit", str(limit))] if limit else []
+        return self._json("GET", f"/v1/events?{urlencode(query)}")
 
     def _json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
@@ -216,19 +241,22 @@ class AgentClient:
         return answer
 
     def _exchange(
-        self, method: str, path: str, body: bytes | IO[bytes] | None, headers: Mapping[str, str], timeout_s: float
+        self, method: str, path: str, body: bytes | IO[bytes] | None, given: Mapping[str, str], timeout_s: float
     ) -> _Answer:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         connected = False
         try:
             connection.connect()
             connected = True
-            connection.request(method, path, body, {**headers, "Authorization": f"Bearer {self._token}"})
+            connection.request(method, path, body, {**given, "Authorization": f"Bearer {self._token}"})
             response = connection.getresponse()
             data = response.read(MAX_ANSWER_BYTES + 1)
             if len(data) > MAX_ANSWER_BYTES:
                 raise self._unreadable(method, path)
-            return _Answer(response.status, {name.lower(): text for name, text in response.getheaders()}, data)
+            headers = {name.lower(): text for name, text in response.getheaders()}
+            if (age_s := pass_age(headers)) is not None:
+                self._heard(age_s)
+            return _Answer(response.status, headers, data)
         except (OSError, http.client.HTTPException) as error:
             said = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise AgentUnreachableError(

@@ -9,6 +9,7 @@ import os
 import sys
 
 from tpuctl.agent.cloud_words import ask_cloud
+from tpuctl.agent.cron import head_cron
 from tpuctl.agent.dispatch import World
 from tpuctl.agent.life import Parts, live, only_agent
 from tpuctl.agent.passes import reconcile_command
@@ -66,6 +67,7 @@ def real_parts(vm: VmPlaces, places: Places, clock: Clock) -> Parts:
         port=config.agent_port,
         clock=clock,
         chance=SystemChance(),
+        cron=head_cron(vm.prefix, me, places),
     )
 
 

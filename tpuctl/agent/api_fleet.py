@@ -13,6 +13,9 @@ from tpuctl.agent.home import API_VERSION, Home
 from tpuctl.agent.intake import begin_down, has_spec, put_spec, what_remains
 from tpuctl.agent.passes import PLAN_LIMIT_S, Passes
 from tpuctl.agent.picture import events_since, read_picture
+from tpuctl.agent.sign_of_life import keep
+from tpuctl.base.units import Instant
+from tpuctl.store.events import EventFilter
 
 MAX_WAIT_S = 3600.0
 MAX_EVENTS = 10_000
@@ -29,6 +32,7 @@ def routes(home: Home, passes: Passes) -> list[web.RouteDef]:
         web.get("/v1/plan", calls.plan),
         web.post("/v1/down", calls.begin_down),
         web.get("/v1/down", calls.remaining),
+        web.post("/v1/keep", calls.keep),
         web.get("/v1/events", calls.events),
     ]
 
@@ -109,7 +113,29 @@ class FleetCalls:
     async def remaining(self, _: web.Request) -> web.StreamResponse:
         return web.json_response(await self._home.records.do(what_remains))
 
+    async def keep(self, _: web.Request) -> web.StreamResponse:
+        home = self._home
+        answer = await home.records.do(lambda store: keep(store, home.clock.now()))
+        self._passes.ask("a sign of life")
+        return web.json_response(answer)
+
     async def events(self, request: web.Request) -> web.StreamResponse:
-        since = whole_number(request, "since", 0)
-        rows = await self._home.records.do(lambda store: events_since(store, since, MAX_EVENTS))
+        after = whole_number(request, "since", 0)
+        limit = whole_number(request, "limit", MAX_EVENTS, least=1, most=MAX_EVENTS)
+        query = request.query
+        wanted = EventFilter(
+            _instant(request, "from"), tuple(query.getall("kind", ())), query.get("subject", ""),
+            self._home.identity.cluster,
+        )  # fmt: skip
+        rows = await self._home.records.do(lambda store: events_since(store, after, limit, wanted))
         return web.json_response({"events": [event_row(number, event) for number, event in rows]})
+
+
+def _instant(request: web.Request, name: str) -> Instant | None:
+    text = request.query.get(name)
+    if not text:
+        return None
+    try:
+        return Instant.parse(text)
+    except ValueError as error:
+        raise BadRequestError(f"{request.path}: {name}={text!r} is no time like 2026-12-01T10:00:00Z") from error

@@ -54,7 +54,7 @@ class RunCalls:
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         name, home = request.match_info["name"], self._home
-        state = await home.records.do(lambda store: cancel(store, name, home.clock.now()))
+        state = await home.records.do(lambda store: cancel(store, name, home.clock.now(), by_user=True))
         home.dispatch_bell.ring()
         return web.json_response({"state": state.value})
 

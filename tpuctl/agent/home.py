@@ -14,6 +14,7 @@ from tpuctl.agent.ray_head import RayHead
 from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
 from tpuctl.base.ids import RunId
+from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Unknown
 from tpuctl.fleet.model import RayView
 from tpuctl.store.database import Store
@@ -47,6 +48,7 @@ class Scene:
     ray: RayView = field(default_factory=lambda: Unknown("Ray was not asked yet"))
     ray_head: RayHead | None = None
     waits: Mapping[RunId, str] = field(default_factory=dict)  # the planner's reasons of the last round
+    last_pass: Instant | None = None  # its end, or since when the first is waited for; None while there is no spec
 
 
 class Bell:

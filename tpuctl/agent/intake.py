@@ -13,6 +13,7 @@ from tpuctl.agent.documents import still_counts
 from tpuctl.agent.folders import Folders
 from tpuctl.agent.picture import find_run
 from tpuctl.agent.places import Places
+from tpuctl.agent.sign_of_life import note_user
 from tpuctl.base.chance import Chance
 from tpuctl.base.ids import ClusterName, QrName, RunName
 from tpuctl.base.units import Instant
@@ -83,15 +84,18 @@ def submit(store: Store, places: Places, folders: Folders, wish: Submission, now
         document = folders.document(run, spec, read_cluster(stored.document))  # refuses what could never run
         tx.put_run(run)
         tx.put_meta(f"request:{wish.request_id}", run.id)
+        note_user(tx, now)
         tx.add_event(Event(now, "submitted", run.name, f"{run.id} by {run.user}"))
     folders.prepare(run, document)  # if this life ends here, the next one writes it with the first order
     return run
 
 
-def cancel(store: Store, name: str, now: Instant) -> RunState:
+def cancel(store: Store, name: str, now: Instant, *, by_user: bool = False) -> RunState:
     """Its state afterwards. A run that holds nothing is CANCELLED at once; else the loop stops its attempt first."""
     with store.transaction() as tx:
         run = find_run(tx, name)
+        if by_user:
+            note_user(tx, now)
         if run.state.is_over or run.cancel_asked:
             return run.state
         attempt = tx.last_attempt(run.id)
@@ -121,6 +125,7 @@ def put_spec(
     with store.transaction() as tx:
         stored = tx.spec()
         changed = stored is None or stored.digest != digest or tx.meta("wanted") != "up" or is_leaving(tx)
+        note_user(tx, now)
         tx.put_meta(BEYOND_GRANT, "yes" if beyond_grant else "no")
         if changed:
             tx.clear_endless_holds(now)
@@ -152,6 +157,7 @@ def begin_down(store: Store, now: Instant, *, wait_runs: bool) -> None:
     Only the wish is stored: the loop cancels what lives, or waits for it, in every round until nothing does.
     """
     with store.transaction() as tx:
+        note_user(tx, now)
         living = len(tx.living_runs())
         waiting = wait_runs and living > 0
         tx.put_meta("wanted", "up" if waiting else "down")

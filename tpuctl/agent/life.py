@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpuctl.agent.cron import HeadCron
 from tpuctl.agent.dispatch import Dispatch, World
 from tpuctl.agent.folders import Folders
 from tpuctl.agent.home import Bell, Home, Records, Scene
 from tpuctl.agent.passes import Passes
 from tpuctl.agent.places import Identity, Places
 from tpuctl.agent.round import Round
+from tpuctl.agent.senders import send
 from tpuctl.agent.service import build_service, listen
+from tpuctl.agent.telling import Teller
 from tpuctl.base.chance import Chance
 from tpuctl.base.clock import Clock
 from tpuctl.base.errors import BusyError, StaleError, UserError
@@ -78,6 +81,7 @@ class Parts:
     port: int
     clock: Clock
     chance: Chance
+    cron: HeadCron | None = None  # None: no crontab is touched
 
 
 async def live(parts: Parts, *, until: asyncio.Event | None = None) -> None:
@@ -90,6 +94,8 @@ async def live(parts: Parts, *, until: asyncio.Event | None = None) -> None:
     records = Records(parts.open_store)
     try:
         await records.do(lambda store: claim_store(store, parts.identity))
+        if parts.cron is not None:
+            await records.do(parts.cron.restore)
         await _serve(parts, records, end)
     finally:
         records.close()
@@ -101,11 +107,11 @@ async def _serve(parts: Parts, records: Records, end: asyncio.Event) -> None:
     folders = Folders(parts.places, parts.identity, parts.detection)
     home = Home(parts.identity, parts.places, folders, records, scene, parts.clock, parts.chance, Bell(), passes.ask)
     dispatch = Dispatch(home, Round(folders, parts.identity.epoch, settings_of(parts.detection)), parts.world, passes)
-    runner = await listen(build_service(home, passes, parts.secret), parts.identity.address, parts.port)
+    runner = await listen(build_service(home, passes, parts.secret, parts.cron), parts.identity.address, parts.port)
     log.info("agent of %s, epoch %s, at %s:%d", *_names(parts))
     try:
         async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(dispatch.loop()), group.create_task(passes.loop())]
+            loops = [group.create_task(each.loop()) for each in (dispatch, passes, Teller(home, send))]
             await end.wait()
             for task in loops:
                 task.cancel()

@@ -16,6 +16,7 @@ from tpuctl.base.ids import RunId
 from tpuctl.fleet.pass_ import REASONS
 from tpuctl.spec.document import read_cluster
 from tpuctl.store.database import Store, Transaction
+from tpuctl.store.events import EventFilter
 from tpuctl.store.records import Attempt, Event, Run
 
 RECENT_RUNS = 20  # that are over, beside those that live
@@ -100,6 +101,6 @@ def log_place(store: Store, places: Places, name: str, number: int, rank: int) -
     return LogPlace(path, attempt.n, attempt.ended_at is not None)
 
 
-def events_since(store: Store, since: int, limit: int) -> tuple[tuple[int, Event], ...]:
+def events_since(store: Store, since: int, limit: int, wanted: EventFilter) -> tuple[tuple[int, Event], ...]:
     with store.snapshot() as tx:
-        return tx.events_since(since, limit)
+        return tx.events_since(since, limit, wanted)

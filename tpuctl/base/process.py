@@ -167,3 +167,31 @@ def run(
         timeout=timeout_s,
         check=False,
     )
+
+
+def exchange(
+    argv: Sequence[str], given: bytes, *, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run to the end with `given` as its input, and capture bytes. Raises subprocess.TimeoutExpired, OSError."""
+    env = None if environment is None else dict(environment)
+    return subprocess.run(list(argv), env=env, input=given, capture_output=True, timeout=timeout_s, check=False)
+
+
+def run_into(argv: Sequence[str], output: IO[bytes], *, timeout_s: float) -> int:
+    """Run to the end with stdin closed and all output in `output`; its status, 128 + n for signal n.
+
+    Past the time limit it gets SIGTERM, and ten seconds later the whole tree is killed; raises TimeoutExpired then.
+    """
+    child = spawn(argv, output=output.fileno())
+    try:
+        status = child.wait(timeout_s)
+    except BaseException:
+        known = identify(child.pid)
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(10.0)
+        if known is not None and child.returncode is None:
+            kill_tree(known)
+        child.wait()
+        raise
+    return status if status >= 0 else 128 - status

@@ -21,10 +21,12 @@ def register_all() -> None:
     """Each verb's module has `register(app)`. The order is that of `--help`."""
     from tpuctl.cli import (
         cancel,
+        cron,
         down,
         emulator,
         events,
         init,
+        keep,
         logs,
         plan,
         reconcile,
@@ -37,7 +39,7 @@ def register_all() -> None:
         why,
     )
 
-    cluster = (init, validate, plan, up, down, reconcile, status, why, events)
+    cluster = (init, validate, plan, up, down, keep, reconcile, cron, status, why, events)
     for verb in (*cluster, submit, runs, logs, cancel, schema, emulator):
         verb.register(app)
 

@@ -1,4 +1,5 @@
-"""`tpuctl reconcile`: one pass. On the head in this process, elsewhere by asking the head."""
+"""`tpuctl reconcile`: one pass, or with --watch one after the other. On the head in this process, elsewhere by asking
+the head."""
 
 from __future__ import annotations
 
@@ -18,11 +19,15 @@ HELP = """Run one pass: look at the cloud, and ask for, delete or replace what d
 Anywhere but on the head it finds the head (and builds a lost one anew) and asks it for a pass. Killing it is safe at
 any moment: the next pass finishes the work.
 
-Exit codes: 0 done, 3 something failed or is unknown and the rest was done, 4 another pass is running.
+--watch goes on until Ctrl-C: every few seconds while something changes, about once a minute at rest. It prints a line
+a change, survives passes that fail, and tries again later and later.
+
+Exit codes: 0 done, 3 something failed or is unknown and the rest was done, 4 another pass is running, 130 interrupted.
 
 Examples:
 
     tpuctl reconcile
+    tpuctl reconcile --watch
     tpuctl reconcile --deadline 60s
     tpuctl reconcile --dry-run
 """
@@ -44,6 +49,7 @@ def reconcile(
         str, typer.Option("--deadline", help="What is not begun by then is left to the next.")
     ] = "120s",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what a pass would do.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Pass after pass, until Ctrl-C.")] = False,
     as_json: AsJson = False,
     store: StoreDir = None,
     epoch: EpochText = "",
@@ -56,6 +62,13 @@ def reconcile(
     deadline_s = seconds(deadline, "--deadline")
     if not deadline_s:
         raise UserError(f"--deadline {deadline!r}: a pass must end, and needs some time; write it like 60s")
+    if watch and (dry_run or rebuild_store):
+        raise UserError("--watch runs passes: it goes neither with --dry-run nor with --rebuild-store")
+    if watch:
+        from tpuctl.cli.watching import watch_passes
+
+        watch_passes(file, store, epoch, ray, deadline_s=deadline_s, as_json=as_json, state_dir=state_dir)
+        return
     if store is None:
         ask_head(file, deadline_s, dry_run=dry_run, as_json=as_json, state_dir=state_dir)
         return

@@ -50,6 +50,8 @@ def status(
 
         show_cloud(here, file, as_json=as_json)
         return
+    if not as_json:
+        app.silence_is_shown()  # the text has it in its head
     folder = app.cluster_folder(here, file)
     document, failure = ask_head(here, file)
     if document is not None:

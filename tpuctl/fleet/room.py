@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tpuctl.base.ids import Zone
@@ -85,6 +86,9 @@ def pause(place: Place, records: FleetRecords, draft: Draft) -> str:
     return ""
 
 
+_PAUSED = re.compile(r"\bpool (?P<pool>[a-z0-9-]+) is paused: ")
+
+
 def fruitless_text(pool: PoolSpec, place: Place, slots: Iterable[int], draft: Draft) -> str:
     """Why a place is not asked again after several incarnations of a slot there never came up; "" if it is.
 
@@ -100,6 +104,12 @@ def fruitless_text(pool: PoolSpec, place: Place, slots: Iterable[int], draft: Dr
             what = f"{count} slices in a row never came up, the last one: {last.delete_reason}"
             return f"pool {pool.name} is paused: {what}. Change the pool in the spec to try again"
     return ""
+
+
+def paused_pool(reason: str) -> str:
+    """The pool that a reason calls paused, in the words above; "" when it calls none so."""
+    found = _PAUSED.search(reason)
+    return found["pool"] if found else ""
 
 
 def generation_of(name: str) -> str:

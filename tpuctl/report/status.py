@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tpuctl.base.units import Instant, show_duration
+from tpuctl.head.silence import remembered_age, silence_of
 from tpuctl.report.style import PLAIN, Style, wrap
 from tpuctl.report.table import Row, render_table
 from tpuctl.report.values import Document, age, clock_time, count, names, part, rows, when
@@ -44,6 +45,8 @@ def _head(document: Document, now: Instant, stale_age_s: float | None, style: St
         words.append(f"epoch {document['epoch']}")
     lines += wrap("; ".join(words), style, indent="  ", first="")
     lines.append(_last_pass(part(document, "last_pass"), now))
+    if silence := silence_of(remembered_age(document, now)):
+        lines += [style.paint(line, "red") for line in wrap(silence, style, indent="  ")]
     if document.get("wanted") is False:
         lines.append("nothing is wanted: the cluster is being taken down")
     summary = part(document, "last_pass").get("summary")
