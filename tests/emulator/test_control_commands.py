@@ -43,7 +43,7 @@ class Emulator:
         """stdout, which people read."""
         done = self.run(*words)
         assert done.returncode == 0, done.stderr
-        assert all(len(line) <= 80 for line in done.stdout.splitlines()), done.stdout
+        assert "--json" in words or all(len(line) <= 80 for line in done.stdout.splitlines()), done.stdout
         return done.stdout
 
     def told(self, *words: str) -> str:

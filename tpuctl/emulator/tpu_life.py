@@ -217,6 +217,10 @@ class TpuLife:
             self.drop_node(now, node, why)
         else:
             self.drop_alone(now, node, why)
+        record = self.queued.get(node.queued)
+        idle = record is not None and not node.vms and not any(each.vms for each in self.nodes_of(record))
+        if idle and self.capacity.release(node.queued):  # chips without machines are anybody's
+            self.world.timeline.at(now, self.grant_what_fits)
 
     def _suspend(self, now: Instant, record: QueuedRecord, initiator: str, why: str) -> None:
         if record.state not in (QrState.ACTIVE, QrState.PROVISIONING):
