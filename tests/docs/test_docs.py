@@ -13,6 +13,7 @@ import pytest
 import typer.main
 
 from tpuctl.cli.main import app, register_all
+from tpuctl.emulator.scenario_yaml import parse_text
 from tpuctl.spec.yaml import parse_cluster, parse_run
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ INLINE = re.compile(r"`(?P<line>tpuctl [^`]+)`")
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
+SCENARIO = re.compile(r"<!-- scenario -->\n```yaml\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 SPEC = re.compile(r"<!-- spec: (?P<kind>cluster|run) -->\n```yaml\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CITED = re.compile(r"docs/(?P<page>[\w-]+\.md)(?:, \"?(?P<section>[A-Za-z][A-Za-z' ]*))?")
 CITED_WHOLE = ("spec.md",)  # what follows a comma there is prose
@@ -207,6 +209,13 @@ def test_specs_in_the_docs_are_good() -> None:
         if block["kind"] == "yaml" and "version: 1" in block["body"] and block["body"] not in marked
     ]
     assert unmarked == []
+
+
+def test_every_scenario_in_the_docs_is_read() -> None:
+    blocks = [(page, match) for page in PAGES for match in SCENARIO.finditer(page.read_text())]
+    for page, match in blocks:
+        parse_text(match["body"], name_of(page), lambda _: "")  # raises UserError with all problems
+    assert len(blocks) == 1
 
 
 # Field cases.

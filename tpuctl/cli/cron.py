@@ -15,6 +15,11 @@ GROUP_HELP = """Run a pass each so many minutes from cron or a systemd timer, on
 
 The head's agent runs passes by itself; cron on the head is the second rope: it also starts an agent that is dead.
 --here is for a machine that is always on: its passes also build a lost head anew.
+
+Examples:
+
+    tpuctl cron install
+    tpuctl cron show
 """
 
 INSTALL_HELP = """Write the line into the head's crontab, or with --here into yours. Repeating it changes nothing.
@@ -46,6 +51,13 @@ Examples:
     tpuctl cron remove --here
 """
 
+RUN_HELP = """What the crontab's line runs: one pass, its output in a log that stays small.
+
+Examples:
+
+    tpuctl cron run --log cron.log -- tpuctl reconcile
+"""
+
 UNREACHABLE_EXIT = 3
 
 Here = Annotated[bool, typer.Option("--here", help="On this machine and not on the head.")]
@@ -58,7 +70,7 @@ def register(app: typer.Typer) -> None:
     group.command("install", help=INSTALL_HELP, short_help="Write the line.")(install)
     group.command("show", help=SHOW_HELP, short_help="What is installed where, and when it last ran.")(show)
     group.command("remove", help=REMOVE_HELP, short_help="Take the line out.")(remove)
-    group.command("run", hidden=True, help="What the crontab's line runs.")(run)
+    group.command("run", hidden=True, help=RUN_HELP)(run)
     app.add_typer(group, name="cron")
 
 

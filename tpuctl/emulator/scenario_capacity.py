@@ -50,7 +50,7 @@ class TraceRule(Part):
     The rule that follows from it is one for the type's generation: whatever shape takes the chips, they are the same.
     """
 
-    trace: str  # a CSV file, beside the scenario: docs/emulator.md, Traces
+    trace: str  # a CSV file, beside the scenario; docs/emulator.md, "Traces"
     zones: dict[str, str] = Field(min_length=1)  # zone here -> zone of the trace
     type: str
     slices_each: float = Field(default=1.0, gt=0)  # slices for each count, rounded down after the product
