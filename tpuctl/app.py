@@ -299,6 +299,7 @@ def build_bring_up(here: Basis, file: Path, say: Say, *, beyond_grant: bool | No
 
 def build_take_down(here: Basis, file: Path, say: Say) -> TakeDown:
     from tpuctl.client import AgentClient
+    from tpuctl.fleet.pools import slot_exists
     from tpuctl.head.sweep import Sweeper
     from tpuctl.head.take_down import TakeDown
     from tpuctl.spec.yaml import load_cluster
@@ -309,7 +310,9 @@ def build_take_down(here: Basis, file: Path, say: Say) -> TakeDown:
     return TakeDown(
         home,
         lambda address: AgentClient(address, home.read_token(), renew_token=home.read_token, heard=heard_pass_age),
-        Sweeper(tpu, spec.cluster, zones_of(spec), here.chance, here.clock, say),
+        Sweeper(
+            tpu, spec.cluster, zones_of(spec), functools.partial(slot_exists, spec), here.chance, here.clock, say
+        ),
         here.clock,
         say,
     )

@@ -121,12 +121,12 @@ class AgentClient:
         """What the next pass would do: the `plan --json` document. Nothing is done."""
         return self._json("GET", "/v1/plan", timeout_s=timeout_s)
 
-    def down(self, *, wait_runs: bool = False) -> None:
-        """Nothing is wanted from now on."""
-        self._json("POST", "/v1/down", {"wait_runs": wait_runs})
+    def down(self, *, wait_runs: bool = False, orphans: bool = False) -> None:
+        """Nothing is wanted from now on. `orphans`: what carries our labels goes too, although nobody knows it."""
+        self._json("POST", "/v1/down", {"wait_runs": wait_runs, "orphans": orphans})
 
     def down_state(self) -> Document:
-        """`{remaining: [queued resources], runs: [names]}`."""
+        """`{remaining: [queued resources], runs: [names], orphans: [queued resources]}`."""
         return self._json("GET", "/v1/down")
 
     def has_bundle(self, digest: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tpuctl.base.chance import SeededChance
-from tpuctl.base.ids import ClusterName, QrName, Zone
+from tpuctl.base.ids import ClusterName, Epoch, IncarnationId, PoolName, QrName, Zone
 from tpuctl.cloud.compute import RestCompute
 from tpuctl.cloud.model import Endpoints, QrRequest
 from tpuctl.cloud.secrets import RestSecrets
@@ -99,12 +99,17 @@ class World:
         return HeadHome(self.compute, self.secrets, want, applier, self.folder, self.clock, self.said.append)
 
     def sweeper(self, zones: tuple[Zone, ...] = (TPU_ZONE,)) -> Sweeper:
-        return Sweeper(self.tpu, CLUSTER, zones, SeededChance(2), self.clock, self.said.append)
+        def in_the_spec(pool: str, slot: int) -> bool:
+            return (pool, slot) in (("v4", 0), ("v4", 1))
+
+        return Sweeper(self.tpu, CLUSTER, zones, in_the_spec, SeededChance(2), self.clock, self.said.append)
 
     def ask_for_slice(
         self, name: str, cluster: str = CLUSTER, zone: Zone = TPU_ZONE, accelerator: str = "v4-16"
     ) -> None:
-        labels = {"tpuctl-cluster": cluster}
+        own, pool, slot, epoch, n = name.split("-")
+        labels = IncarnationId(ClusterName(own), PoolName(pool), int(slot), Epoch(epoch), int(n)).labels
+        labels["tpuctl-cluster"] = cluster
         request = QrRequest(QrName(name), zone, accelerator, "tpu-ubuntu2204-base", labels, {})
         self.tpu.create_queued_resource(request, self.chance.request_id())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from tpuctl.base.chance import SeededChance
 from tpuctl.base.errors import PartialError
 from tpuctl.base.ids import QrName, Zone
-from tpuctl.cloud.model import Listing
+from tpuctl.cloud.model import Listing, QrRequest
 from tpuctl.head.errors import AgentUnreachableError
-from tpuctl.head.take_down import DownWish, TakeDown
+from tpuctl.head.take_down import DownWish, Left, TakeDown
 
 ZONE, TPU_ZONE = Zone("us-central1-a"), Zone("us-central2-b")
 WISH = DownWish(keep_disk=False, wait_runs=False, limit_s=600.0)
@@ -26,7 +27,7 @@ class Silent:
     def __call__(self, address: str) -> Silent:
         return self
 
-    def down(self, *, wait_runs: bool = False) -> None:
+    def down(self, *, wait_runs: bool = False, orphans: bool = False) -> None:
         raise AgentUnreachableError("the agent cannot be reached", sent=False)
 
     def down_state(self) -> dict[str, Any]:
@@ -39,14 +40,16 @@ class Working:
     def __init__(self, world: World, dies_after: int = 10_000) -> None:
         self.world, self.polls, self.dies_after = world, 0, dies_after
         self.told: list[bool] = []
+        self.orphans: list[bool] = []
         self.addresses: list[str] = []
 
     def __call__(self, address: str) -> Working:
         self.addresses.append(address)
         return self
 
-    def down(self, *, wait_runs: bool = False) -> None:
+    def down(self, *, wait_runs: bool = False, orphans: bool = False) -> None:
         self.told.append(wait_runs)
+        self.orphans.append(orphans)
 
     def down_state(self) -> dict[str, Any]:
         self.polls += 1
@@ -168,13 +171,63 @@ def test_strangers_slices_and_instances_are_untouched(world: World) -> None:
     assert left(world) == ["lab-v4-7-tpaigw-1"]
 
 
-def test_slice_of_a_pool_that_left_the_spec_with_its_zone_is_found(world: World) -> None:
+def test_orphan_is_left_alone_and_told_of_until_orphans_are_asked_for(world: World) -> None:
+    a_cluster(world).ask_for_slice("lab-old-0-tpaigw-1")
+    world.emulated.pass_time(60.0)
+
+    with pytest.raises(PartialError, match=r"lab-old-0-tpaigw-1 in us-central2-b.*tpuctl down --orphans"):
+        take_down(world, Silent()).run(WISH)
+
+    assert left(world) == ["lab-old-0-tpaigw-1"]
+    assert take_down(world, Silent()).left().queued[0].name == "lab-old-0-tpaigw-1"
+    assert take_down(world, Silent()).run(replace(WISH, orphans=True))
+    assert left(world) == []
+    assert take_down(world, Silent()).left() == Left()
+
+
+def test_slice_with_a_name_that_its_labels_contradict_is_an_orphan(world: World) -> None:
+    a_cluster(world)
+    labels = {"tpuctl-cluster": "lab", "tpuctl-pool": "v4", "tpuctl-slot": "0", "tpuctl-epoch": "t", "tpuctl-n": "1"}
+    request = QrRequest(QrName("by-hand"), TPU_ZONE, "v4-16", "tpu-ubuntu2204-base", labels, {})
+    world.tpu.create_queued_resource(request, SeededChance(9).request_id())
+
+    with pytest.raises(PartialError, match="by-hand"):
+        take_down(world, Silent()).run(WISH)
+
+    assert left(world) == ["by-hand"]
+
+
+@pytest.mark.parametrize("knows", ["agent", "memory"])
+def test_slice_of_a_pool_that_left_the_spec_is_no_orphan_where_the_records_had_it(world: World, knows: str) -> None:
+    a_cluster(world).ask_for_slice("lab-old-0-tpaigw-1")
+    world.emulated.pass_time(60.0)
+    agent: Any = Silent()
+    if knows == "agent":
+        agent = Working(world, dies_after=1)
+    else:
+        row = {"queued_resource": "lab-old-0-tpaigw-1"}
+        world.folder.save_status({"at": "2026-12-01T10:00:00.000Z", "slices": [row, {"queued_resource": ""}]})
+
+    take_down(world, agent).run(WISH)
+
+    assert left(world) == []
+
+
+def test_agent_is_told_of_orphans_only_when_they_are_asked_for(world: World) -> None:
+    agent = Working(a_cluster(world))
+
+    take_down(world, agent).run(replace(WISH, orphans=True))
+
+    assert agent.orphans == [True]
+
+
+def test_orphan_in_a_zone_that_left_the_spec_is_found(world: World) -> None:
     elsewhere = Zone("us-west4-a")
     a_cluster(world).ask_for_slice("lab-old-0-tpaigw-1", zone=elsewhere, accelerator="v5litepod-16")
     world.ask_for_slice("other-old-0-tpaigw-1", cluster="other", zone=elsewhere, accelerator="v5litepod-16")
     world.emulated.pass_time(60.0)
 
-    assert take_down(world, Silent()).run(WISH)
+    assert take_down(world, Silent()).run(replace(WISH, orphans=True))
 
     assert [item.name for item in world.tpu.list_queued_resources(elsewhere).items] == ["other-old-0-tpaigw-1"]
     assert left(world) == []

@@ -9,6 +9,7 @@ from typing import Any
 from tpuctl.base.ids import RunId, SliceName, slice_name
 from tpuctl.base.units import Instant
 from tpuctl.cloud.model import Known
+from tpuctl.fleet.adopt import ORPHAN
 from tpuctl.fleet.model import RayView
 from tpuctl.spec.accelerators import all_accelerators, canonical_name
 from tpuctl.spec.cluster import ClusterSpec
@@ -73,8 +74,14 @@ def status_document(picture: Picture, now: Instant) -> dict[str, Any]:
         else {"at": last.ended_at.iso(), "exit": last.exit_code, "summary": last.summary},
         "grant": grant_rows(picture),
         "slices": slice_rows(picture),
+        "orphans": orphans_in(picture.reasons),
         "runs": [run_row(run, picture.attempts.get(run.id), picture.waits) for run in picture.runs],
     }
+
+
+def orphans_in(reasons: Mapping[str, str]) -> list[str]:
+    """Queued resources that carry our labels and that neither the records nor the spec know, as the last pass saw."""
+    return sorted(subject for subject, reason in reasons.items() if reason.startswith(ORPHAN))
 
 
 def still_counts(row: Incarnation) -> bool:

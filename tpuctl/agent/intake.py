@@ -9,7 +9,7 @@ from typing import Any
 
 from tpuctl.agent.answers import BadRequestError, ConflictError, MissingError
 from tpuctl.agent.bundles import is_digest
-from tpuctl.agent.documents import still_counts
+from tpuctl.agent.documents import orphans_in, still_counts
 from tpuctl.agent.folders import Folders
 from tpuctl.agent.picture import find_run
 from tpuctl.agent.places import Places
@@ -17,7 +17,7 @@ from tpuctl.agent.sign_of_life import note_user
 from tpuctl.base.chance import Chance
 from tpuctl.base.ids import ClusterName, QrName, RunName
 from tpuctl.base.units import Instant
-from tpuctl.fleet.pass_ import BEYOND_GRANT
+from tpuctl.fleet.pass_ import BEYOND_GRANT, REASONS
 from tpuctl.runs.submit import mint_run_id
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import digest as digest_of
@@ -151,8 +151,8 @@ def has_spec(store: Store) -> bool:
         return tx.spec() is not None
 
 
-def begin_down(store: Store, now: Instant, *, wait_runs: bool) -> None:
-    """Nothing is wanted from now on; with `wait_runs` only once no run lives.
+def begin_down(store: Store, now: Instant, *, wait_runs: bool, orphans: bool = False) -> None:
+    """Nothing is wanted from now on; with `wait_runs` only once no run lives. `orphans` go too.
 
     Only the wish is stored: the loop cancels what lives, or waits for it, in every round until nothing does.
     """
@@ -161,8 +161,9 @@ def begin_down(store: Store, now: Instant, *, wait_runs: bool) -> None:
         living = len(tx.living_runs())
         waiting = wait_runs and living > 0
         tx.put_meta("wanted", "up" if waiting else "down")
-        tx.put_meta("down_options", json.dumps({"wait_runs": True} if waiting else {}))
+        tx.put_meta("down_options", json.dumps({"wait_runs": waiting, "orphans": orphans}))
         text = f"once {living} runs are over" if waiting else "nothing is wanted any more"
+        text += ", orphans go too" if orphans else ""
         tx.add_event(Event(now, "down", tx.meta("cluster") or "", text))
 
 
@@ -182,7 +183,8 @@ def carry_on_down(store: Store, now: Instant) -> None:
         living = tx.living_runs()
         if tx.meta("wanted") != "down" and not living:
             tx.put_meta("wanted", "down")
-            tx.put_meta("down_options", "{}")
+            options = json.loads(tx.meta("down_options") or "{}") | {"wait_runs": False}
+            tx.put_meta("down_options", json.dumps(options))
             tx.add_event(Event(now, "down", tx.meta("cluster") or "", "all runs are over: nothing is wanted any more"))
         if tx.meta("wanted") != "down":
             return
@@ -192,9 +194,11 @@ def carry_on_down(store: Store, now: Instant) -> None:
 
 
 def what_remains(store: Store) -> dict[str, Any]:
+    """`orphans`: what the last pass saw and left alone."""
     with store.snapshot() as tx:
         rows = [row.name for row in tx.existing_incarnations() if still_counts(row)]
-        return {"remaining": rows, "runs": [run.name for run in tx.living_runs()]}
+        orphans = orphans_in(json.loads(tx.meta(REASONS) or "{}"))
+        return {"remaining": rows, "runs": [run.name for run in tx.living_runs()], "orphans": orphans}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,17 @@ from tpuctl.cli.options import SPEC, SpecFile, StateDir, say, seconds, sigterm_i
 HELP = """End the cluster: its runs, slices, head, data disk and secret.
 
 The head's agent ends runs with grace and deletes the slices; then the head goes. Where the agent cannot be reached, all
-that carries the cluster's labels is deleted from here, with force. It may be run again at any point. Exit codes: 0
-nothing is left, 1 failed, 2 usage or spec, 3 something is left or could not be seen, 130 interrupted.
+that carries the cluster's labels is deleted from here, with force. Queued resources with its labels that neither its
+records nor its spec know are orphans: they are told of, and deleted only with --orphans. It may be run again at any
+point. Exit codes: 0 nothing is left, 1 failed, 2 usage or spec, 3 something is left or could not be seen, 130
+interrupted.
 
 Examples:
 
     tpuctl down
     tpuctl down --keep-disk          # the records stay; 'tpuctl up' finds them
     tpuctl down --yes --wait-runs    # runs may finish first
+    tpuctl down --yes --orphans      # what carries our labels and nobody knows, too
 """
 
 
@@ -32,6 +35,7 @@ def down(
     keep_disk: Annotated[bool, typer.Option("--keep-disk", help="Keep the data disk with runs and records.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before the disk is deleted.")] = False,
     wait_runs: Annotated[bool, typer.Option("--wait-runs", help="Wait until runs end by themselves.")] = False,
+    orphans: Annotated[bool, typer.Option("--orphans", help="Delete what has our labels and nobody knows, too.")] = False,
     timeout: Annotated[
         str, typer.Option("--timeout", help="How long the agent's part may take: 90s, 2h, none.")
     ] = "none",
@@ -47,7 +51,7 @@ def down(
         ask_for(names.disk)
     try:
         with sigterm_interrupts():
-            ended = take_down.run(DownWish(keep_disk, wait_runs, limit_s))
+            ended = take_down.run(DownWish(keep_disk, wait_runs, limit_s, orphans))
     except KeyboardInterrupt:
         say(
             f"interrupted. What may still exist: head {names.head}, disk {names.disk}, secret {names.secret}, queued "
