@@ -310,9 +310,7 @@ def build_take_down(here: Basis, file: Path, say: Say) -> TakeDown:
     return TakeDown(
         home,
         lambda address: AgentClient(address, home.read_token(), renew_token=home.read_token, heard=heard_pass_age),
-        Sweeper(
-            tpu, spec.cluster, zones_of(spec), functools.partial(slot_exists, spec), here.chance, here.clock, say
-        ),
+        Sweeper(tpu, spec.cluster, zones_of(spec), functools.partial(slot_exists, spec), here.chance, here.clock, say),
         here.clock,
         say,
     )

@@ -50,7 +50,7 @@ def test_every_call_of_the_client_is_answered(served: Served, client: AgentClien
     assert client.cancel("digits") == {"state": "CANCELLED"}
     assert [event["kind"] for event in client.events()["events"]][-1] == "cancelled"
     client.down()
-    assert client.down_state() == {"remaining": [], "runs": []}
+    assert client.down_state() == {"remaining": [], "runs": [], "orphans": []}
 
 
 def test_refusals_arrive_as_their_kinds(served: Served, client: AgentClient) -> None:

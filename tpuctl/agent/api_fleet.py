@@ -105,9 +105,7 @@ class FleetCalls:
     async def begin_down(self, request: web.Request) -> web.StreamResponse:
         body = await json_body(request, wait_runs=(bool, type(None)), orphans=(bool, type(None)))
         home, wait_runs, orphans = self._home, bool(body.get("wait_runs")), bool(body.get("orphans"))
-        await home.records.do(
-            lambda store: begin_down(store, home.clock.now(), wait_runs=wait_runs, orphans=orphans)
-        )
+        await home.records.do(lambda store: begin_down(store, home.clock.now(), wait_runs=wait_runs, orphans=orphans))
         home.dispatch_bell.ring()
         self._passes.ask("down")
         return web.json_response({})

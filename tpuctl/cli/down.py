@@ -35,7 +35,9 @@ def down(
     keep_disk: Annotated[bool, typer.Option("--keep-disk", help="Keep the data disk with runs and records.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before the disk is deleted.")] = False,
     wait_runs: Annotated[bool, typer.Option("--wait-runs", help="Wait until runs end by themselves.")] = False,
-    orphans: Annotated[bool, typer.Option("--orphans", help="Delete what has our labels and nobody knows, too.")] = False,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Delete what has our labels and nobody knows, too.")
+    ] = False,
     timeout: Annotated[
         str, typer.Option("--timeout", help="How long the agent's part may take: 90s, 2h, none.")
     ] = "none",
