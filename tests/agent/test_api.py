@@ -273,7 +273,7 @@ def test_down_takes_no_runs_and_tells_what_remains(served: Served) -> None:
     assert served.ok("POST", "/v1/down", {"wait_runs": True}) == {}
 
     remaining = served.ok("GET", "/v1/down")
-    assert remaining == {"remaining": [f"lab-v4-{n}-{EPOCH}-1" for n in (0, 1)], "runs": ["digits"]}
+    assert remaining == {"remaining": [f"lab-v4-{n}-{EPOCH}-1" for n in (0, 1)], "runs": ["digits"], "orphans": []}
     body = {"spec": {"name": "b", "command": "x"}, "bundle": "", "user": "u", "request_id": "request-b"}
     assert served.refused("POST", "/v1/runs", body)[0] == 409
     assert served.put_spec()["changed"] is True  # 'up' makes the cluster wanted again
