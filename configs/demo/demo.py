@@ -143,7 +143,8 @@ class Demo:
         wanted = {
             "requested", "ready", "submitted", "started", "notice", "lost", "verdict", "succeeded", "gone",
         }  # fmt: skip
-        events = [row for row in self.document("events")["events"] if row["kind"] in wanted]
+        rows = [json.loads(line) for line in self.tpuctl("events", "--json").splitlines()]
+        events = [row for row in rows if row["kind"] in wanted]
         print("\nTimeline")
         for row in events:
             print(f"  {row['at'][11:19]}  {row['kind']:<16} {row['subject']:<24} {row['text']}")
