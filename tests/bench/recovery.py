@@ -74,7 +74,7 @@ def one_round(world: World, name: str, verb: str) -> Split:
         return next((wall_of(line["at"]) for line in steps if line["TPUCTL_ATTEMPT"] == "2"), None)
 
     stepped = world.wait("the next attempt's first step", first_step, 90)
-    events = world.json("events")["events"]
+    events = world.agent().events()["events"]
     verdict = next(row for row in events if row["kind"] == "verdict" and row["subject"] == name)
     judged = Instant.parse(verdict["at"]).unix_s
     started = Instant.parse(attempts(world, name)[1]["started_at"]).unix_s
