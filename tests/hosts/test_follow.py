@@ -118,6 +118,14 @@ def test_a_newer_head_becomes_the_one_to_obey(scene: Scene) -> None:
     assert scene.places.epoch.read_text() == "t6m8gz\n"
 
 
+@pytest.mark.parametrize("damaged", [b"", b"\n", b"t6m8g?\n", b"\xff\x00\xfe"])
+def test_a_damaged_record_of_the_epoch_ends_no_daemon_and_is_mended(scene: Scene, damaged: bytes) -> None:
+    scene.places.epoch.write_bytes(damaged)
+
+    assert scene.finder.find().epoch == "t6m8gb"
+    assert scene.places.epoch.read_text() == "t6m8gb\n"
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "words"),
     [

@@ -61,6 +61,7 @@ def test_deadlines_take_durations_and_none() -> None:
         ("1_000", "needs a unit"),
         ("ten minutes", "must be a duration like 90s"),
         ("0s", "would give up at once"),
+        ("0.001ms", "'0.001ms' would give up at once; write a time from 1s, or none"),
         ("[1h]", "must be a text, not a list"),
         ("null", "quote this"),
         ("99999999d", "longer than a century"),

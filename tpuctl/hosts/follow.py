@@ -106,12 +106,21 @@ class HeadFinder:
             raise HeadAwayError(f"{agent}/v1/head: unreadable answer: {type(error).__name__}: {error}") from error
 
     def _refuse_older(self, epoch: Epoch) -> None:
-        known = self._places.epoch.read_text().strip() if self._places.epoch.exists() else ""
+        known = self._heard_of()
         if known and epoch_order(epoch) < epoch_order(Epoch(known)):
             self._address = ""
             raise OlderHeadError(f"the head has epoch {epoch}, but {known} was heard of: an older head is not obeyed")
         if epoch != known:
             write_atomic(self._places.epoch, f"{epoch}\n".encode())
+
+    def _heard_of(self) -> str:
+        """The newest epoch heard of, or "". A file that is damaged tells nothing, and the next head's epoch mends it."""
+        try:
+            known = self._places.epoch.read_text(errors="replace").strip()
+            epoch_order(Epoch(known))
+        except (FileNotFoundError, ValueError):
+            return ""
+        return known
 
 
 def _document(answer: Answer) -> dict[str, Any]:

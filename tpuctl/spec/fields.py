@@ -118,6 +118,7 @@ class Problems:
 
 
 _CENTURY_S = 100 * 365.25 * 86400
+_SHORTEST_DEADLINE_S = 1.0  # a pass looks once a minute, or each second while something changes
 _NAMES = {"bool": "a truth value", "int": "a number", "float": "a number", "null": "nothing", "timestamp": "a date"}
 
 
@@ -247,8 +248,9 @@ class Fields:
         if isinstance(node, Scalar) and node.text == "none":
             return None
         seconds = self.problems.duration(node, self.path(name))
-        if seconds == 0:
-            self.problems.add(node, f"{self.path(name)} of 0 would give up at once; write a time, or none")
+        if isinstance(node, Scalar) and seconds is not None and seconds < _SHORTEST_DEADLINE_S:
+            cure = "would give up at once; write a time from 1s, or none"
+            self.problems.add(node, f"{self.path(name)} of {shown(node.text)} {cure}")
         return seconds
 
     def choice(self, name: str, words: Sequence[str], default: str, later: Sequence[str] = ()) -> str:
