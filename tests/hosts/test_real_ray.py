@@ -15,6 +15,7 @@ from tpuctl.base.process import identify, kill_tree, signal_all, tree_of
 from tpuctl.base.web import call
 from tpuctl.cloud.model import Known
 from tpuctl.fleet.model import RayHost
+from tpuctl.spec.accelerators import accelerator
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(400)]
 
@@ -63,6 +64,7 @@ def cluster(lab: Any) -> Cluster:
 def test_hosts_join_survive_a_restart_of_the_head_and_drain_on_notice(cluster: Cluster, lab: Any) -> None:
     first, second = cluster.table()
     assert (first.slice, first.incarnation, first.chips) == ("v4-0", "lab-v4-0-t6m8gb-1", 4)
+    assert first.chips + second.chips == accelerator("v4-16").chips
     assert (first.address, second.address) == (cluster.hosts[0].address, cluster.hosts[1].address)
     host_file = read_json(cluster.hosts[0].prefix / "host.json")
     assert host_file is not None

@@ -25,6 +25,7 @@ from tpuctl.client import AgentClient, AgentNotReadyError, AgentUnreachableError
 
 TPUCTL = (sys.executable, "-m", "tpuctl.cli.main")
 
+HOLD_S = 8  # of the spec below
 CLUSTER = """\
 version: 1
 cluster: {cluster}

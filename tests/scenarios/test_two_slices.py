@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.scenarios import ledger
 from tests.scenarios.stories import (
+    HOLD_S,
     World,
     all_ready,
     attempts,
@@ -19,6 +21,7 @@ from tests.scenarios.stories import (
     wait_for_success,
     write_cluster,
 )
+from tpuctl.base.units import Instant
 
 pytestmark = pytest.mark.scenario
 DEMO = Path(__file__).parents[2] / "configs" / "demo"
@@ -121,8 +124,11 @@ def test_a_gang_with_a_frozen_host_restarts_whole_on_the_healthy_slice(world: Wo
     world.wait("steps", lambda: steps_of(world, "gang") > 10)
     frozen = world.slices()["v4-1"]["queued_resource"]
     world.emulator("freeze-host", f"{frozen}:1")
+    frozen_s = time.time()
     world.wait("the second attempt", lambda: len(attempts(world, "gang")) == 2, timeout_s=60)
     assert held_by(world, "gang") == ["v4-0"]
+    restarted = world.wait("its start", lambda: attempts(world, "gang")[1]["started_at"])
+    assert Instant.parse(restarted).unix_s - frozen_s <= HOLD_S + 30  # noticed later than it froze
     world.wait("the suspect", lambda: "SUSPECT" in str(world.slices()["v4-1"]["phase"]), timeout_s=30, pause_s=0.2)
     world.wait("the run's end", lambda: state(world, "gang") == "SUCCEEDED", timeout_s=120)
     world.wait("the replacement", lambda: all_ready(world), timeout_s=150)
