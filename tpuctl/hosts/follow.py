@@ -114,7 +114,7 @@ class HeadFinder:
             write_atomic(self._places.epoch, f"{epoch}\n".encode())
 
     def _heard_of(self) -> str:
-        """The newest epoch heard of, or "". A file that is damaged tells nothing, and the next head's epoch mends it."""
+        """The newest epoch heard of, or "". A damaged file tells nothing, and the next head's epoch mends it."""
         try:
             known = self._places.epoch.read_text(errors="replace").strip()
             epoch_order(Epoch(known))
