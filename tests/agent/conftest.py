@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,41 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from tests.agent.stage import DETECTION, ME, a_cluster_spec, a_ready_slice
-from tpuctl.agent.folders import Folders
-from tpuctl.agent.home import Bell, Home, Records, Scene
-from tpuctl.agent.life import claim_store
-from tpuctl.agent.passes import Passes, PassResult
+from tests.agent.serving import TOKEN, StubPasses, serve
+from tests.agent.stage import a_cluster_spec, a_ready_slice
+from tpuctl.agent.home import Home
 from tpuctl.agent.places import Places
-from tpuctl.agent.service import build_service
-from tpuctl.base.chance import SeededChance
 from tpuctl.base.web import Answer, call
 from tpuctl.spec.document import dump
 from tpuctl.store.database import Store
 from tpuctl.testing.clock import FakeClock
-
-TOKEN = "the-cluster's-secret"
-
-
-class StubPasses(Passes):
-    """Passes whose child is a number."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(lambda: (), clock)
-        self.asked: list[str] = []
-        self.result: PassResult | None = PassResult(0, "nothing to do")
-
-    def ask(self, reason: str) -> None:
-        self.asked.append(reason)
-
-    async def run(self, reason: str) -> PassResult:
-        self.ask(reason)
-        if self.result is None:
-            await asyncio.sleep(3600)
-        assert self.result is not None
-        return self.result
 
 
 @dataclass
@@ -107,35 +80,9 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    clock, places = FakeClock(), Places(tmp_path)
-    records = Records(lambda: Store.open(places.store, clock=clock, create=True))
-    loop = asyncio.new_event_loop()
-    ready: Future[str] = Future()
-    stop = asyncio.Event()
-    passes = StubPasses(clock)
-    home = Home(
-        ME, places, Folders(places, ME, DETECTION), records, Scene(), clock, SeededChance(1), Bell(), passes.ask
-    )
-
-    async def serve() -> None:
-        await records.do(lambda store: claim_store(store, ME))
-        runner = web.AppRunner(build_service(home, passes, TOKEN), access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        ready.set_result(f"http://{host}:{port}")
-        await stop.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        yield Served(ready.result(10), home, passes, clock, loop)
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        records.close()
-        loop.close()
+    clock = FakeClock()
+    with serve(Places(tmp_path), clock) as service:
+        yield Served(service.root, service.home, service.passes, clock, service.loop)
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conftest import TOKEN, Served
+from tests.agent.conftest import Served
+from tests.agent.serving import TOKEN
 from tests.agent.stage import a_cluster_spec
 from tests.agent.test_api import finished_attempt
 from tpuctl.client import AgentBadRequestError, AgentClient, AgentConflictError, AgentNotFoundError

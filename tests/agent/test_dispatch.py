@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import StubPasses
+from tests.agent.serving import StubPasses
 from tests.agent.stage import DETECTION, EPOCH, ME, Stage, exited
 from tpuctl.agent.dispatch import Dispatch, World
 from tpuctl.agent.home import Bell, Home, Records, Scene

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import TOKEN
+from tests.agent.serving import TOKEN
 from tests.agent.stage import CLUSTER, DETECTION, EPOCH, ME, Stage, a_cluster_spec, a_ready_slice, exited
 from tpuctl.agent.dispatch import World
 from tpuctl.agent.life import Parts, claim_store, live, only_agent

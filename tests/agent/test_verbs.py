@@ -15,7 +15,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.agent.conftest import TOKEN, Served
+from tests.agent.conftest import Served
+from tests.agent.serving import TOKEN
 from tests.agent.stage import a_cluster_spec
 from tests.agent.test_api import finished_attempt
 from tpuctl import app as builders

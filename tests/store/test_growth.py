@@ -92,6 +92,36 @@ def test_recent_incarnations_are_the_existing_and_the_newest_of_each_slots_past(
     assert list(recent) == [row for row in rows if row.n >= 10]
 
 
+def steps_of_recent(store: Store) -> int:
+    """Instructions of SQLite's machine that the reading takes."""
+    steps = 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    store._connection.set_progress_handler(step, 1)
+    with store.snapshot() as tx:
+        assert len(tx.recent_incarnations(1)) == 3
+    store._connection.set_progress_handler(None, 1)
+    return steps
+
+
+def test_a_hundred_times_longer_past_of_the_slots_is_read_in_hardly_more_steps(store: Store) -> None:
+    def bury(numbers: range) -> None:
+        with store.transaction() as tx:
+            for n in numbers:
+                for slot in range(3):
+                    tx.put_incarnation(an_incarnation(slot, n, phase=Phase.GONE, created_at=START.plus(n)))
+
+    bury(range(1, 11))
+    before = steps_of_recent(store)
+    bury(range(11, 1001))
+
+    assert steps_of_recent(store) <= 1.2 * before
+
+
 def test_request_ids_are_forgotten_a_while_after_their_runs_were_submitted(store: Store) -> None:
     old = a_run("old", state=RunState.SUCCEEDED, submitted_at=START.plus(-9 * DAY_S))
     new = a_run("new", submitted_at=START.plus(-2 * DAY_S))

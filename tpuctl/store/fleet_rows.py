@@ -15,6 +15,27 @@ from tpuctl.store.rows import columns_of, from_row, insert_of, to_values, upsert
 _KEPT_PASSES = 10_000
 _COLUMNS = ", ".join(columns_of(Incarnation))
 
+# The past of each slot is long and only its newest rows are wanted: `heads` steps through the index from one slot to the
+# next, so that what is read grows with the slots and not with their past.
+_RECENT = """
+SELECT name FROM incarnations WHERE phase <> 'GONE'
+UNION ALL
+SELECT name FROM (
+    WITH RECURSIVE heads (pool, slot) AS (
+        SELECT * FROM (SELECT pool, slot FROM incarnations WHERE phase = 'GONE' ORDER BY pool, slot LIMIT 1)
+        UNION ALL
+        SELECT later.pool, later.slot FROM heads JOIN incarnations AS later ON later.rowid = (
+            SELECT rowid FROM incarnations
+            WHERE phase = 'GONE' AND (pool, slot) > (heads.pool, heads.slot) ORDER BY pool, slot LIMIT 1
+        )
+    )
+    SELECT gone.name FROM heads JOIN incarnations AS gone ON gone.rowid IN (
+        SELECT rowid FROM incarnations
+        WHERE phase = 'GONE' AND pool = heads.pool AND slot = heads.slot ORDER BY created_at DESC, n DESC LIMIT ?
+    )
+)
+"""
+
 
 class FleetRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -43,13 +64,7 @@ class FleetRows:
 
     def recent_incarnations(self, past: int) -> tuple[Incarnation, ...]:
         """All that are not GONE and, of each slot, the `past` newest that are; oldest first."""
-        names = (
-            "SELECT name FROM incarnations WHERE phase <> 'GONE' UNION ALL "
-            "SELECT name FROM (SELECT name, ROW_NUMBER() OVER "
-            "(PARTITION BY pool, slot ORDER BY created_at DESC, n DESC) AS age "
-            "FROM incarnations WHERE phase = 'GONE') WHERE age <= ?"
-        )
-        return self._incarnations(f"WHERE name IN ({names}) ORDER BY created_at, pool, slot, n", past)
+        return self._incarnations(f"WHERE name IN ({_RECENT}) ORDER BY created_at, pool, slot, n", past)
 
     def last_numbers(self, epoch: Epoch) -> Mapping[tuple[PoolName, int], int]:
         """The highest n that a slot ever had in this epoch."""
