@@ -15,8 +15,9 @@ from tpuctl.store.rows import columns_of, from_row, insert_of, to_values, upsert
 _KEPT_PASSES = 10_000
 _COLUMNS = ", ".join(columns_of(Incarnation))
 
-# The past of each slot is long and only its newest rows are wanted: `heads` steps through the index from one slot to the
-# next, so that what is read grows with the slots and not with their past.
+# The past of each slot is long and only its newest rows are wanted: `heads` steps through the index from one slot to
+# the next, so that what is read grows with the slots and not with their past. (`(pool, slot) > (…)` would use the index
+# for the pool alone.)
 _RECENT = """
 SELECT name FROM incarnations WHERE phase <> 'GONE'
 UNION ALL
@@ -24,9 +25,11 @@ SELECT name FROM (
     WITH RECURSIVE heads (pool, slot) AS (
         SELECT * FROM (SELECT pool, slot FROM incarnations WHERE phase = 'GONE' ORDER BY pool, slot LIMIT 1)
         UNION ALL
-        SELECT later.pool, later.slot FROM heads JOIN incarnations AS later ON later.rowid = (
-            SELECT rowid FROM incarnations
-            WHERE phase = 'GONE' AND (pool, slot) > (heads.pool, heads.slot) ORDER BY pool, slot LIMIT 1
+        SELECT later.pool, later.slot FROM heads JOIN incarnations AS later ON later.rowid = COALESCE(
+            (SELECT rowid FROM incarnations
+             WHERE phase = 'GONE' AND pool = heads.pool AND slot > heads.slot ORDER BY slot LIMIT 1),
+            (SELECT rowid FROM incarnations
+             WHERE phase = 'GONE' AND pool > heads.pool ORDER BY pool, slot LIMIT 1)
         )
     )
     SELECT gone.name FROM heads JOIN incarnations AS gone ON gone.rowid IN (
