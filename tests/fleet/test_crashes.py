@@ -112,7 +112,7 @@ def script(world: FleetWorld, killer: Killer) -> None:
 
 
 # Counted by test_the_enumeration_reaches_every_crash_point.
-POINTS = 84
+POINTS = 72
 
 
 def test_the_enumeration_reaches_every_crash_point(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tpuctl.fleet.model import FleetRecords, FleetView, Plan, RayView
 from tpuctl.fleet.observe import observe_fleet
 from tpuctl.fleet.pace import CREATES_PER_MINUTE
 from tpuctl.fleet.plan import plan_fleet
-from tpuctl.fleet.steps import follow_clock
+from tpuctl.fleet.steps import Clocks, keep_clocks, move_times, step_since
 from tpuctl.fleet.wants import Demand
 from tpuctl.spec.cluster import ClusterSpec
 from tpuctl.spec.document import read_cluster
@@ -120,11 +120,8 @@ def run_pass(
         _, plan = _decide(tools, known, cluster, epoch)
         return PassResult(_exit(plan, None), _summary(plan, None, known.records.incarnations), plan, None)
     with tools.lock:
-        started, end_s = tools.clock.now(), tools.clock.monotonic() + deadline_s
-        with tools.store.transaction() as tx:
-            _take_office(tx, cluster, epoch)
-            follow_clock(tx, started, tools.clock.monotonic())
-            known = _read(tx, epoch)
+        began = Clocks.read(tools.clock)
+        known = _begin(tools.store, cluster, epoch, began)
         view, plan = _decide(tools, known, cluster, epoch)
         applier = Applier(
             tools.tpu,
@@ -136,13 +133,14 @@ def run_pass(
             in_flight=tools.parallel,
             creates_per_minute=tools.creates_per_minute,
         )
-        applied = applier.apply(plan, view, known.spec, end_s)
+        applied = applier.apply(plan, view, known.spec, began.monotonic_s + deadline_s)
         with tools.store.transaction() as tx:
             rows = tx.existing_incarnations()
             result = PassResult(_exit(plan, applied), _summary(plan, applied, rows), plan, applied)
             _keep(tx, known, view, plan)
             tx.forget_requests(tools.clock.now().plus(-REQUESTS_KEPT_S))
-            tx.add_pass(PassRecord(started, tools.clock.now(), result.exit_code, result.summary))
+            keep_clocks(tx, began)
+            tx.add_pass(PassRecord(began.wall, tools.clock.now(), result.exit_code, result.summary))
         return result
 
 
@@ -175,8 +173,27 @@ def _check_head(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
         raise WrongHeadError(f"the store belongs to epoch {known_epoch}, which is newer than {epoch}: nothing was done")
 
 
+def _begin(store: Store, cluster: ClusterName, epoch: Epoch, began: Clocks) -> _Known:
+    """Writes only where this head is new to the store or the wall clock stepped: a pass at rest commits once, at its
+    end."""
+    with store.snapshot() as tx:
+        _check_head(tx, cluster, epoch)
+        step_s = step_since(tx, began)
+        if _is_in_office(tx, cluster, epoch) and not step_s:
+            return _read(tx, epoch)
+    with store.transaction() as tx:
+        _check_head(tx, cluster, epoch)
+        _take_office(tx, cluster, epoch)
+        if step_s:
+            move_times(tx, step_s, began)
+        return _read(tx, epoch)
+
+
+def _is_in_office(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> bool:
+    return (tx.meta("cluster"), tx.meta("epoch")) == (cluster, epoch)
+
+
 def _take_office(tx: Transaction, cluster: ClusterName, epoch: Epoch) -> None:
-    _check_head(tx, cluster, epoch)
     if tx.meta("epoch") != epoch:
         tx.put_meta(SURVEYED, "[]")  # a former head may have asked for what these records do not know
     for key, value in (("cluster", cluster), ("epoch", epoch)):

@@ -13,7 +13,10 @@ from tpuctl.store.records import Event, Phase
 
 def save_plan(store: Store, plan: Plan) -> frozenset[QrName]:
     """Returns the names whose record was no longer as the plan had read it, or that a run has leased meanwhile: their
-    changes were dropped, and their actions must be too. The next pass decides anew."""
+    changes were dropped, and their actions must be too. The next pass decides anew. A plan that changes nothing waits
+    for no writer."""
+    if not (plan.changes or plan.events):
+        return frozenset()
     with store.transaction() as tx:
         dropped = frozenset(change.after.name for change in plan.changes if not _save(tx, change))
         save_events(tx, (event for event in plan.events if event.subject not in dropped))

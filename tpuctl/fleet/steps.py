@@ -1,16 +1,17 @@
 """Steps of the wall clock (A53): stored times are wall times, ages must not be.
 
-Each pass stores both clocks. When the next one finds that wall time moved by more or less than the clock that counts
-suspend, the stored times are moved along, so that no deadline comes early or late. After a reboot that clock has begun
-anew: then nothing is known, and stored times stay.
+Each pass stores both clocks as it began, with the last that it writes. When a later one finds that wall time moved by
+more or less than the clock that counts suspend, the stored times are moved along, so that no deadline comes early or
+late. After a reboot that clock has begun anew: then nothing is known, and stored times stay.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from tpuctl.base.clock import Clock
 from tpuctl.base.units import Instant
 from tpuctl.store.database import Transaction
 from tpuctl.store.records import Incarnation, ZoneHold
@@ -20,25 +21,43 @@ KEY = "pass_clock"
 TOLERANCE_S = 5.0
 
 
-def follow_clock(tx: Transaction, now: Instant, monotonic_s: float) -> float:
-    """Move stored times by the step since the last pass, and remember both clocks. Returns the step."""
-    step_s = _step_s(tx.meta(KEY), now, monotonic_s)
-    if step_s:
-        for row in tx.existing_incarnations():
-            tx.put_incarnation(_moved(row, step_s))
-        for hold in tx.zone_holds():
-            tx.put_zone_hold(_moved_hold(hold, step_s))
-    tx.put_meta(KEY, json.dumps([now.unix_s, monotonic_s]))
-    return step_s
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Both clocks at one moment."""
+
+    wall: Instant
+    monotonic_s: float  # counts suspend
+
+    @classmethod
+    def read(cls, clock: Clock) -> Clocks:
+        return cls(clock.now(), clock.monotonic())
 
 
-def _step_s(stored: str | None, now: Instant, monotonic_s: float) -> float:
+def step_since(tx: Transaction, clocks: Clocks) -> float:
+    """Seconds by which the wall clock stepped since the last clocks that were kept; 0.0 where nothing is known."""
+    return _step_s(tx.meta(KEY), clocks)
+
+
+def move_times(tx: Transaction, step_s: float, clocks: Clocks) -> None:
+    """The clocks are kept with it, so that no step is ever followed twice."""
+    for row in tx.existing_incarnations():
+        tx.put_incarnation(_moved(row, step_s))
+    for hold in tx.zone_holds():
+        tx.put_zone_hold(_moved_hold(hold, step_s))
+    keep_clocks(tx, clocks)
+
+
+def keep_clocks(tx: Transaction, clocks: Clocks) -> None:
+    tx.put_meta(KEY, json.dumps([clocks.wall.unix_s, clocks.monotonic_s]))
+
+
+def _step_s(stored: str | None, clocks: Clocks) -> float:
     if stored is None:
         return 0.0
     wall_s, before_s = json.loads(stored)
-    if monotonic_s < before_s:
+    if clocks.monotonic_s < before_s:
         return 0.0
-    step_s = (now.unix_s - float(wall_s)) - (monotonic_s - float(before_s))
+    step_s = (clocks.wall.unix_s - float(wall_s)) - (clocks.monotonic_s - float(before_s))
     return step_s if abs(step_s) > TOLERANCE_S else 0.0
 
 
