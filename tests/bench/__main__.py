@@ -1,15 +1,15 @@
 """`make bench`: what tpuctl costs, as ratios to something measured in the same run; interleaved, medians.
 
-`python -m tests.bench [commands] [history] [recovery] [--rounds N]`; without names, all.
+`python -m tests.bench [commands] [history] [planner] [recovery] [--rounds N]`; without names, all.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from tests.bench import commands, history, recovery
+from tests.bench import commands, history, planner, recovery
 
-BENCHES = {"commands": commands.bench, "history": history.bench, "recovery": recovery.bench}
+BENCHES = {"commands": commands.bench, "history": history.bench, "planner": planner.bench, "recovery": recovery.bench}
 
 
 def main() -> None:
