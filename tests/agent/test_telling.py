@@ -29,6 +29,7 @@ from tpuctl.spec.document import dump
 from tpuctl.store.database import Store
 from tpuctl.store.records import PassRecord
 from tpuctl.testing.clock import START, FakeClock
+from tpuctl.testing.machines import until
 
 DOCUMENT = {"version": 1, "kind": "run-ended", "subject": "digits", "text": "tpuctl lab: it's $over"}
 SECRET = "T0/very-secret"
@@ -103,11 +104,17 @@ def test_command_that_hangs_is_ended_with_all_that_it_began(tmp_path: Path) -> N
     fifo, pid = tmp_path / "fifo", tmp_path / "pid"
     line = f"mkfifo {fifo}; sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec cat {fifo}' & cat {fifo}"
 
-    said = failure_of(run_command(line, DOCUMENT, 0.2))
+    said = ""
+    for limit_s in (0.2, 2.0, 20.0):  # the first that is long enough for the shell, on a machine with other work, too
+        said = failure_of(run_command(line, DOCUMENT, limit_s))
+        if pid.exists():
+            break
+        fifo.unlink(missing_ok=True)
 
-    assert "longer than 0.2 s" in said
+    assert f"longer than {limit_s:g} s" in said
     left = identify(int(pid.read_text()))
-    assert left is None or not is_alive(left)
+    # The signal is sent when the failure is told; a process that nobody waits for takes a moment to be gone.
+    asyncio.run(until(lambda: left is None or not is_alive(left), "the background process to end"))
 
 
 def test_webhook_gets_the_document_as_json(hook: Hook) -> None:
