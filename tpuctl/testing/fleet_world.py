@@ -23,6 +23,7 @@ from tpuctl.testing.builders import CLUSTER, EPOCH, ZONE, a_cluster_spec
 from tpuctl.testing.clock import FakeClock
 from tpuctl.testing.hosts_model import HostsModel
 from tpuctl.testing.in_process import EmulatedCloud
+from tpuctl.testing.killing import KilledError, Killer, KillingTpu
 
 LIVING = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"})
 
@@ -74,6 +75,18 @@ class FleetWorld:
         with self.store.transaction() as tx:
             tx.put_spec(stored.document, stored.digest, stored.at)
             tx.put_meta("wanted", "up")
+
+    def run_until_killed(self, killer: Killer) -> None:
+        """A pass that dies where it says, and a new process that comes after it."""
+        wrap, hook = self.wrap_tpu, self.store.on_commit
+        self.wrap_tpu = lambda tpu: KillingTpu(tpu, killer)
+        self.store.on_commit = killer.point
+        try:
+            self.run()
+        except KilledError:
+            self.restart()
+        finally:
+            self.wrap_tpu, self.store.on_commit = wrap, hook
 
     def run(self, *, deadline_s: float = 120.0, dry_run: bool = False) -> PassResult:
         tools = PassTools(
