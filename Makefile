@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 XDIST ?= 2
 
-.PHONY: help demo test check lint types unit scenarios test-gcloud test-root bench clean env
+.PHONY: help demo test check lint types unit scenarios test-gcloud test-root bench sim mutants clean env
 
 help: ## print this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ test-root: $(STAMP) ## what only root can test
 
 bench: $(STAMP) ## performance as ratios (tests/bench)
 	$(BIN)/python -m tests.bench
+
+sim: $(STAMP) ## random histories of a fleet, as many as HISTORIES=20000 says
+	TPUCTL_TEST_HISTORIES=$(or $(HISTORIES),20000) $(BIN)/python -m pytest -q -s --timeout 0 tests/fleet/test_histories.py
+
+mutants: $(STAMP) ## plant bugs one at a time; each must be caught
+	$(BIN)/python -m tests.mutants
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.emulator import foreign_tools
+from tpuctl.base.ids import ClusterName, IncarnationId
 from tpuctl.emulator.wire import Request
-from tpuctl.testing.builders import ZONE
+from tpuctl.testing.builders import EPOCH, POOL, ZONE
 from tpuctl.testing.fleet_world import FleetWorld
 from tpuctl.testing.served import served
 
@@ -53,6 +54,21 @@ def test_slice_reset_by_hand_is_kept(tmp_path: Path) -> None:
     call(world, "POST", f"queuedResources/{before}:reset")
     world.settle()
     assert world.states() == {before: "ACTIVE"}
+
+
+def test_what_another_cluster_made_in_the_same_project_is_neither_adopted_nor_deleted(tmp_path: Path) -> None:
+    theirs = IncarnationId(ClusterName("lab2"), POOL, 0, EPOCH, 1)
+    world = FleetWorld(tmp_path)
+    world.foreign(theirs.qr_name, labels=theirs.labels)
+    world.settle()
+    world.lose_store()
+    world.settle()
+    assert [row.name for row in world.rows()] == [f"lab-v4-0-{EPOCH}-1"]
+
+    world.want_nothing()
+    world.settle()
+    assert world.states() == {theirs.qr_name: "ACTIVE"}
+    world.check_safety()
 
 
 def with_pu(url: str, directory: Path, name: str) -> Mapping[str, int]:

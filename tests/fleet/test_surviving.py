@@ -19,7 +19,7 @@ from tpuctl.store.database import Store
 from tpuctl.store.errors import StoreError, StoreFullError
 from tpuctl.store.lock import PassLock
 from tpuctl.store.records import Intent, Phase
-from tpuctl.testing.builders import EPOCH, a_cluster_spec, a_pool
+from tpuctl.testing.builders import EPOCH, a_cluster_spec, a_pool, a_run
 from tpuctl.testing.fleet_world import FleetWorld
 
 FIRST, SECOND, THIRD = (f"lab-v4-{slot}-{EPOCH}-1" for slot in range(3))
@@ -305,3 +305,23 @@ def test_a51_reconcile_on_a_full_disk_says_so_and_calls_nothing(
     assert "Make room" in said
     assert said.count("\n") == 0
     assert len(world.emulated.cloud.calls) == 0
+
+
+def test_a_slice_that_a_run_leases_while_a_pass_is_looking_is_not_deleted_by_it(tmp_path: Path) -> None:
+    world = FleetWorld(tmp_path)
+    world.settle()
+    row, run = world.row(), a_run()
+    world.want(a_cluster_spec(a_pool(slices=0)))
+
+    def lease() -> None:
+        with world.store.transaction() as tx:
+            tx.put_run(run)
+            tx.take_leases(run.id, 1, [(row.slice_name, row.name)], world.clock.now())
+
+    meddled(world, "list", lease)
+    world.passes(1)
+
+    assert world.states() == {row.name: "ACTIVE"}
+    assert world.effects("DELETE") == []
+    assert not world.row().delete_request_id
+    world.check_safety()
